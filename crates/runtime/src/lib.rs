@@ -18,7 +18,7 @@
 //! | [`observe`] | what is asked about the program, and what is known of it |
 //! | [`translate`] | fragments from app code |
 //! | [`trace`] | hot paths as they are recorded, and whether control pays |
-//! | [`engine`] | the threads and the state that they share: fragments made, led to, dropped |
+//! | [`engine`] | the threads and the state that they share: fragments generated, found, dropped |
 //! | [`process`] | what the runtime does in the place of the kernel: system calls, signals, threads, exec |
 //! | [`entry`] | the ways in: the start, and the exits of the code cache |
 //!

@@ -71,7 +71,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// As [`rust_eh_personality`]: named by landing pads that are never reached.
+/// Satisfies the linker, as [`rust_eh_personality`] does: landing pads that are never reached name it.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
     loop {

@@ -17,23 +17,23 @@ pub struct Asking {
     pub(crate) counting: &'static [QueryPc],
     /// Interrupts of a query that is being executed.
     pub(crate) raised: Raised,
-    /// What countdowns started with.
+    /// Start values of the countdowns.
     pub(crate) drawn: [u32; ENTRIES],
-    /// What was seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
+    /// Facts seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
     pub(crate) begun: Option<(&'static Site, Facts, u8)>,
-    /// Who chooses rates, if anybody.
+    /// Source of the rates, if any.
     pub(crate) rates: Rates,
-    /// Where executions are profiled in bursts, the thread's.
+    /// The thread's bursts, where executions are profiled in bursts.
     pub(crate) bursts: Option<Bursts>,
     /// The last message of a round was sent, or is about to be.
     pub(crate) last_of_round: bool,
-    /// What is asked about.
+    /// Entries that are asked about.
     pub(crate) entries: &'static [Entry],
 }
 
-/// Who chooses the rates of `every auto`.
+/// Source of the rates of `every auto`.
 pub(crate) enum Rates {
-    /// Nothing asks for one.
+    /// No entry asks for one.
     Fixed,
     /// Their cost.
     Throttled(Box<Throttle>),
@@ -51,7 +51,7 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// What a record can be matched by one after the other, and more; those beyond are lost.
+    /// Capacity: more entries than one record can match. Further ones are lost.
     const MOST: usize = 16;
 
     pub(crate) fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {

@@ -6,10 +6,10 @@
 //!
 //! # Strategy
 //! The future work of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 10), by an instruction with a mark
-//! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends before
-//! it, and none starts with it, so the dispatcher reaches each time. It answers in `rax`, and the app goes on behind, by
-//! way of the dispatcher: a program may make requests one after the other without end. In
-//! windows the request is executed natively, and does nothing.
+//! (`trommel_aware::MARK`) that no compiler makes. The decoder recognizes it. A fragment ends before it, and none starts with
+//! it, so each request reaches the dispatcher. The answer is in `rax`, and the app goes on after the request, by way of the
+//! dispatcher: a program may make requests one after the other without end. In windows the request is executed natively,
+//! and does nothing.
 //!
 //! # Why it is correct
 //! Natively the instruction changes nothing, so whatever the answer, the program must be prepared for it. Memory is

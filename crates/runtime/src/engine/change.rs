@@ -148,7 +148,7 @@ pub fn change_map(
     if !runtime.concerns(range) {
         drop(runtime);
         let result = call();
-        // Another thread may have reach meanwhile.
+        // Another thread may have come meanwhile.
         runtime = process.runtime.lock();
         if runtime.concerns(range) {
             runtime.doubt(range);
@@ -167,7 +167,7 @@ pub fn change_map(
     result
 }
 
-/// What a call has put in `range` is not what was there.
+/// Handles a call that has replaced the contents of `range`.
 pub fn replaced(process: &Process, range: Range) {
     change_map(process, range, None, || 0);
 }

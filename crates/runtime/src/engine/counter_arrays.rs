@@ -115,8 +115,8 @@ impl Process {
 }
 
 impl Runtime {
-    /// From now on paths are recorded. What counts is dropped: the calling thread is out of the cache,
-    /// and who is in it leaves it at the next exit.
+    /// Switches from counting to recording paths. Drops the code that counts: the calling thread is out of the cache,
+    /// and threads inside leave it at the next exit.
     fn stop_counting(&mut self) {
         self.translator.stop_counting();
         self.flush(Flush::Full);

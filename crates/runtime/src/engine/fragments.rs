@@ -1,4 +1,4 @@
-//! Fragments made, taken from earlier runs, led to, and dropped.
+//! Fragments: generated, loaded from earlier runs, found, and dropped.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -171,7 +171,7 @@ impl Runtime {
         self.cache_limit != 0 && self.cache.bytes() > self.cache_limit
     }
 
-    /// Where indirect branches enter a fragment; made when first asked for.
+    /// Returns the entry of a fragment for indirect branches. Generates it at the first request.
     pub(crate) fn checked_entry(&mut self, id: u32) -> Option<CachePc> {
         let fragment = self.cache.fragments[id as usize];
         if fragment.checked.is_some() {
@@ -195,7 +195,7 @@ impl Runtime {
         Some(at)
     }
 
-    /// Where the tables lead for the fragment `id` of `pc`, whose checked entry is `checked`.
+    /// Returns the address that tables hold for the fragment `id` of `pc`, whose checked entry is `checked`.
     pub fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
         let fragment = &self.cache.fragments[id as usize];
         // Code that may change is no trace, and may be kept from being read.

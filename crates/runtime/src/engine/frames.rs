@@ -1,13 +1,13 @@
-//! What the kernel says in the frames that it makes for a thread, beside the state itself.
+//! Contents of the kernel's signal frames, beside the thread's state itself.
 #![allow(unsafe_code)] // reason: reads the kernel's frame.
 
 use crate::base::signals::Ucontext;
 
 /// Bytes of vector state in the largest frame that is made.
 pub const MOST: usize = 16 << 10;
-/// Where the kernel says what is in the vector state of a frame, and the header of the extended state after it.
+/// Offset of the kernel's description of the vector state in a frame; the header of the extended state follows.
 pub const SOFTWARE: usize = 464;
-/// Where the header of the extended state is.
+/// Offset of the header of the extended state.
 pub const HEADER: usize = 512;
 /// Bytes of that header.
 pub const HEADER_BYTES: usize = 64;
@@ -26,7 +26,7 @@ pub struct Software {
 }
 const _: () = assert!(SOFTWARE + size_of::<Software>() == HEADER);
 
-/// What the kernel says in the frames of a thread beside the state itself.
+/// Contents of the kernel's signal frames for a thread, beside the state itself.
 #[derive(Clone, Copy, Default)]
 pub struct Frames {
     pub(crate) flags: u64,
@@ -35,7 +35,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Of a thread whose frame this is, as the kernel has made it.
+    /// Reads them from a frame that the kernel has made for the thread.
     pub fn of(frame: &Ucontext) -> Self {
         let vectors = frame.fpstate as *const u8;
         let software = match vectors.is_null() {

@@ -1,4 +1,4 @@
-//! Where the app goes on: in a fragment, natively for one instruction, or natively for good.
+//! Ways for the app to go on: in a fragment, natively for one instruction, or natively for good.
 
 use core::sync::atomic::Ordering::Relaxed;
 

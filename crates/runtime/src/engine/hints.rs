@@ -2,18 +2,18 @@
 
 use trommel_tuple::KindSet;
 
-/// What the program has said.
+/// Hints from the program.
 pub struct Hints {
     /// Memory is accessed by others.
     pub volatile: bool,
-    /// Nothing is collected, and no paths are recorded.
+    /// True if nothing is collected, and no paths are recorded.
     pub paused: bool,
     /// Event kinds that are collected where nothing is said.
     pub(crate) kinds: KindSet,
 }
 
 impl Hints {
-    /// Nothing has been said.
+    /// Returns the hints of a program that has given none.
     pub const fn none(kinds: KindSet) -> Self {
         Self {
             volatile: false,

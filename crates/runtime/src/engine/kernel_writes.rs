@@ -30,7 +30,7 @@ use crate::base::address::Range;
 use crate::base::sys;
 use crate::engine::state::Runtime;
 
-/// Bytes that a call writes after a pointer, where they are not told.
+/// Bytes that a call writes after a pointer, where their number is not known.
 const STRUCTURE: u64 = 8192;
 /// Bytes that a call is taken to write at most.
 const MOST: u64 = 1 << 31;
@@ -88,7 +88,7 @@ impl Runtime {
         result
     }
 
-    /// From now on the threads send calls that write memory to the dispatcher, if there are protected
+    /// Sends the threads' calls that write memory to the dispatcher from now on, if there are protected
     /// pages.
     pub fn watch_calls(&mut self) {
         if self.watching || !self.code_pages.has_any() {

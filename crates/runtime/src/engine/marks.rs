@@ -8,8 +8,8 @@ use trommel_tuple::Kind;
 use crate::engine::state::{Runtime, Thread};
 
 impl Runtime {
-    /// Marks what happens to the thread, where acyclic paths are wanted. A chunk that this fills is to be published
-    /// when the lock is free. With no room left in the dictionary the thread is about to be detached, and nothing is told.
+    /// Marks what happens to the thread, if acyclic paths are enabled. A chunk that this fills is to be published when the lock
+    /// is free. With no room left in the dictionary the thread is about to be detached, and nothing is reported.
     pub fn mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
         if !self.translator.wants(Kind::Path) || self.marked(thread, mark, words) {
             return;
@@ -17,7 +17,7 @@ impl Runtime {
         self.record_mark(thread, mark, words);
     }
 
-    /// As [`Self::mark`], where the service thread makes paths.
+    /// Appends a mark like [`Self::mark`], where the service thread makes paths.
     pub fn record_mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
         if thread.writer.at() == 0 {
             return;

@@ -1,7 +1,7 @@
 //! The engine: the threads under control, the state that they share, and what is done with it for one of them.
 //!
-//! A thread leaves the cache by an exit. Above this room it is found out why; here the app is led on ([`go`]): to a fragment
-//! that is looked up, made or recorded ([`fragments`], [`recording`]), or natively ([`native`]). All of it is done with
+//! A thread leaves the cache by an exit. The room above finds out why. This room lets the app go on ([`go`]): in a fragment
+//! that is looked up, generated or recorded ([`fragments`], [`recording`]), or natively ([`native`]). All of it is done with
 //! the lock of [`state::Process::runtime`] held.
 //!
 //! | module | what it does |
@@ -11,10 +11,10 @@
 //! | [`change`] | code that changes while the program runs |
 //! | [`counter_arrays`] | counter arrays of threads, taken and left |
 //! | [`current`] | the process, for signal handlers |
-//! | [`fragments`] | fragments made, led to, dropped |
-//! | [`frames`] | what the kernel says in the frames of signals |
-//! | [`go`] | where the app goes on |
-//! | [`hints`] | what the program has said |
+//! | [`fragments`] | fragments: generated, found, dropped |
+//! | [`frames`] | contents of the kernel's signal frames |
+//! | [`go`] | ways for the app to go on |
+//! | [`hints`] | hints from the program |
 //! | [`interrupted`] | a system call in which a thread was attached |
 //! | [`intervals`] | intervals of profilers, begun and ended |
 //! | [`kernel_writes`] | system calls that write where we have protected pages |
@@ -24,7 +24,7 @@
 //! | [`parts`] | parts of a thread's state |
 //! | [`paths`] | threads on acyclic paths |
 //! | [`queries`] | what probes of queries cross over for |
-//! | [`reclaim`] | when memory of the cache is taken back |
+//! | [`reclaim`] | memory of the cache, reclaimed |
 //! | [`recording`] | paths recorded, traces made of them |
 //! | [`rounds`] | rounds of questions about prefetches |
 //! | [`runtime`] | methods of what threads use one at a time |

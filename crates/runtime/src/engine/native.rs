@@ -40,7 +40,7 @@ const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
 pub const PENDING: u32 = 1;
 
-/// The process is detached from now on; the host is told why.
+/// Detaches the process from now on, and reports the reason to the host.
 pub fn announce(process: &Process, why: Detached, at: AppPc) {
     if process.leaving.swap(1, SeqCst) == 0 {
         let control = process.queue.control();

@@ -125,7 +125,7 @@ impl Runtime {
         code.load_gs(Reg::RCX, slot!(spill_rcx));
         code.patchable(1);
         let from = code.jmp();
-        // What is not linked goes on one byte behind: a distance of 0 is that of exits that never are.
+        // An exit that is not linked goes on one byte later: a distance of 0 is that of exits that never are.
         code.raw(&[0x90]);
         code.bind(from, code.here());
         let exit = self.cache.new_exit(Exit {

@@ -48,7 +48,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Before the first.
+    /// Returns the state before the first call.
     pub const fn none() -> Self {
         Self {
             at: AppPc(0),

@@ -24,7 +24,7 @@ impl Thread {
         }
     }
 
-    /// The path that the counter array has told before a system call.
+    /// The path that the counter array has reported before a system call.
     fn told_path(&self) -> Option<u32> {
         self.counter_array?;
         let at = (self.area() + u64::from(ON_PATH.0)) as *const u32;
@@ -32,7 +32,7 @@ impl Thread {
         unsafe { at.read_volatile() }.checked_sub(1)
     }
 
-    /// Nothing follows it.
+    /// Begins a path that follows nothing.
     pub fn begin_path(&mut self) {
         self.path.collecting = false;
         self.path.on = None;
@@ -49,7 +49,7 @@ impl Runtime {
         }
     }
 
-    /// As [`Self::prefix`], of a thread that is about to go on there.
+    /// Returns the prefix like [`Self::prefix`], for a thread that is about to go on at `pc`.
     pub fn arrive_on_path(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
         match self.translator.counting_acyclic() {
             Some(acyclic) => acyclic.arrive(pc, thread.path.on),
@@ -127,7 +127,7 @@ impl Runtime {
         }
     }
 
-    /// What follows where an indirect branch leads; `None` where only its threads know.
+    /// Returns the path that follows an indirect branch to `to`; `None` where only its threads know.
     pub fn path_of_pair(&self, key: Key, to: AppPc) -> Option<Option<Midway>> {
         let branch = self.pairs.branch(key)?;
         let (block, passed) = branch.block;
@@ -192,7 +192,7 @@ impl Runtime {
         }
     }
 
-    /// A thread goes on by the dispatcher: it is in no system call. Where the service thread makes paths it is told where the thread is.
+    /// A thread goes on by the dispatcher: it is in no system call. Where the service thread makes paths, the thread's place is reported to it.
     pub fn hand_path_over(&mut self, thread: &mut Thread) {
         if self.translator.ways.acyclic.is_none() {
             return;

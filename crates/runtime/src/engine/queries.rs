@@ -103,7 +103,7 @@ pub fn forget(context: &mut Context) {
     context.begun = 0;
 }
 
-/// The thread has come to the runtime for some other reason: rates may be due that no record has led to.
+/// Handles a thread that has come to the runtime for some other reason: rates may be due that no record has led to.
 pub fn look(thread: &mut Thread, context: &mut Context) {
     if let Some(asking) = &mut thread.asking {
         let area = thread.process.queue.mapped().queries();
@@ -333,7 +333,7 @@ impl Asking {
     }
 }
 
-/// Where messages go.
+/// Destination of messages.
 struct Out<'a> {
     thread: &'a mut Thread,
     area: &'a Queries,
@@ -342,9 +342,9 @@ struct Out<'a> {
     gone: Result<(), HostGone>,
     /// An action was done.
     acted: bool,
-    /// Somebody is to look at once.
+    /// True if the host is to look at once.
     interrupted: bool,
-    /// And the thread waits for that.
+    /// True if the thread waits for that look.
     waits: bool,
     raised: &'a mut Raised,
 }
@@ -397,7 +397,7 @@ impl Sink for Out<'_> {
         self.gone = self.send(done, &message, drop);
     }
 
-    /// The record goes the way of messages, so that it is told in its place among them.
+    /// The record goes the way of messages, so that it is reported in its place among them.
     fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool) {
         self.acted = true;
         if self.gone.is_err() {

@@ -1,22 +1,22 @@
-//! When memory of the cache is taken back, and where threads are that do not come out of it.
+//! Reclaims cache memory, and finds the threads that do not come out of it.
 //!
 //! # Problem
-//! A full cache is dropped, but its memory is free only when no thread can be in it any more. What is executed
-//! meanwhile needs room beside it; and threads that sleep do not come out.
+//! A full cache is dropped, but its memory is free only after all threads have left it. Code that is executed
+//! meanwhile needs room beside it. Threads that sleep do not come out.
 //!
 //! # Strategy
-//! With several threads everything is dropped while there is still room ([`Cache::is_low`](crate::cache::Cache::is_low)),
-//! and what the others have left is taken back as the new generation grows. When that does not suffice, the
-//! kernel is asked where those are that have not come out (`/proc/self/task/…/syscall`): one that waits after a system call
-//! in a fragment holds no more than that; one that runs will come out soon. Where there is room between what
-//! is kept for a short fragment only, a short one is made; a thread whose code finds none at all waits for those that run.
-//! One that the runtime makes a call for is out ([`Thread::goes_out`]). Who was found in a fragment that is kept for such threads
-//! alone, is there until it comes out, and is not asked about again.
+//! With several threads everything is dropped while there is still room ([`Cache::is_low`](crate::cache::Cache::is_low)).
+//! As the new generation grows, the memory that all others have left is reclaimed. If that does not suffice, the
+//! kernel is asked for the other threads' program counters (`/proc/self/task/…/syscall`). A thread that waits after a
+//! system call in a fragment holds no more than that fragment. A running thread will come out soon. Where there is
+//! room only for a short fragment between those held, a short one is made. A thread whose code finds no room waits
+//! for the running threads. A thread that the runtime makes a call for is out ([`Thread::goes_out`]). A thread that was
+//! found in a fragment kept only for such threads stays there until it comes out, and is not asked about again.
 //!
 //! # Why it is correct
-//! The kernel tells a program counter only of a thread that is off the processor and stays so while it is looked
-//! at. What it does afterwards it does from there: in a fragment that was retired it comes to an exit, which leads to the
-//! dispatcher, where the lock is held that protects all this. Whatever the kernel does not tell counts as running.
+//! The kernel reports the program counter only of a thread that is off the processor while it is looked at.
+//! The thread goes on from there: in a retired fragment it reaches an exit, which leads to the dispatcher. The
+//! dispatcher holds the lock that protects all this. A thread without a reported program counter counts as running.
 #![allow(unsafe_code)] // reason: threads are reached by their addresses.
 
 use alloc::format;
@@ -28,16 +28,16 @@ use crate::base::address::CachePc;
 use crate::base::sys;
 use crate::engine::state::{Runtime, Thread};
 
-/// Bytes of cache that are made between two looks at what can be taken back.
+/// Bytes of cache that are generated between two attempts to reclaim memory.
 const STEP: u64 = 1 << 20;
-/// How often a thread waits for room, a millisecond each time.
+/// Number of times that a thread waits for room, a millisecond each.
 const PATIENCE: u32 = 5000;
 
-/// Which threads have come out, and where others are.
+/// Threads that have come out, and places of the others.
 struct Whereabouts {
     /// All but those held have come out in this epoch or later.
     seen: u64,
-    /// Where threads are held.
+    /// Places where threads are held.
     held: Vec<CachePc>,
 }
 
@@ -64,7 +64,7 @@ impl Thread {
 }
 
 impl Runtime {
-    /// Takes back what it can of old generations.
+    /// Reclaims what it can of old generations.
     /// `alone`: no thread is in the cache.
     pub(crate) fn reclaim(&mut self, alone: bool) {
         let seen = match alone {
@@ -91,7 +91,7 @@ impl Runtime {
         self.reclaim_at = self.cache.bytes() + STEP;
     }
 
-    /// Takes back what it can, if the current generation has grown since, or waits for it.
+    /// Reclaims what it can, if the current generation has grown since, or waits for it.
     pub(crate) fn reclaim_if_due(&mut self) {
         let due = self.cache.bytes() >= self.reclaim_at || self.cache.is_new();
         if self.cache.has_old() && due {
@@ -136,7 +136,7 @@ impl Runtime {
     }
 }
 
-/// Where a thread of this process goes on after the system call in which it waits, if it does.
+/// Returns the address after the system call in which a thread of this process waits, if it does.
 fn waits_at(tid: u32) -> Option<u64> {
     let path = format!("/proc/self/task/{tid}/syscall\0");
     let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;

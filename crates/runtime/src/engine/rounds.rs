@@ -70,7 +70,7 @@ impl Runtime {
         self.evict = Some(Flush::Asked);
     }
 
-    /// The host has answered what the round has sent; a thread that executes code with probes tells so.
+    /// Ends a round: the host has answered what the round has sent. A thread that executes code with probes notices it.
     pub fn end_round(&mut self, now: u64) {
         let told = self.shared.mapped().prefetch();
         let Some(prefetch) = &mut self.translator.ways.prefetch else {

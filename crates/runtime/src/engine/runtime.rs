@@ -1,4 +1,4 @@
-//! What threads use one at a time.
+//! State that threads use one at a time.
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use crate::engine::state::{Runtime, Thread};
 use crate::trace::balance::Clocks;
 use crate::translate::{Site, Translator};
 
-/// When a part of the runtime's work began.
+/// Start of a part of the runtime's work.
 #[derive(Clone, Copy, Debug)]
 pub struct Began {
     cycles: u64,
@@ -21,7 +21,7 @@ pub struct Began {
 }
 
 impl Began {
-    /// What takes microseconds.
+    /// Begins work that takes microseconds.
     pub fn short() -> Self {
         Self {
             cycles: sys::ticks(),
@@ -29,7 +29,7 @@ impl Began {
         }
     }
 
-    /// What takes longer.
+    /// Begins work that takes longer.
     pub fn long() -> Self {
         Self {
             cpu: Some(sys::thread_cpu()),

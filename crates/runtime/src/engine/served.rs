@@ -25,11 +25,11 @@
 //! | a thread of a process that is being detached, or whose host is gone | are lost: the senders run natively as well |
 //!
 //! # Why it is correct
-//! * A sender names the entry that it uses in `Serving::sending` before it looks whether it is open, and until it is done. Who
-//!   closes first takes the entry away and then waits until no thread names it, so nobody writes to the memory afterwards.
+//! * A sender names the entry that it uses in `Serving::sending` before it looks if it is open, and until it is done. A closing
+//!   thread first takes the entry away. Then it waits until no thread names it, so nobody writes to the memory afterwards.
 //! * A number is taken by one sender, and only while the message that was in its place has been read. So a place is written
 //!   by one thread, and is free.
-//! * Who waits wakes up by itself after `NAP`: that nobody wakes it costs time, and no more.
+//! * A waiting thread wakes up by itself after `NAP`: a missing wake-up costs time, and no more.
 //! * A process that shares this one's memory (`vfork`) sends to the host: killed between its two steps it would leave a
 //!   message that never becomes ready.
 //!
@@ -87,7 +87,7 @@ fn poke_word(to: u64, word: u32) -> bool {
     poke(to, 4, &u64::from(word))
 }
 
-/// What became of a message.
+/// Result of sending a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// It is in its queue.
@@ -100,7 +100,7 @@ pub enum Sent {
     Later,
 }
 
-/// What to do when there is no room.
+/// Treatment of a message that finds no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
     /// The message is dropped.
@@ -111,7 +111,7 @@ pub enum Full {
     WaitOn,
     /// It is kept for later.
     Keep,
-    /// It is dropped though there be room: others go first that there was no room for.
+    /// It is dropped even if there is room: kept messages go first.
     Lose,
 }
 
@@ -342,7 +342,7 @@ impl Thread {
         Ok(true)
     }
 
-    /// In a child made by `fork`: what was kept is its parent's.
+    /// Forgets the kept messages in a child made by `fork`: they are its parent's.
     pub fn forget_spilled(&mut self) {
         self.serving.sending.store(0, Relaxed);
         self.serving.spill.clear();
@@ -355,7 +355,7 @@ const _: () = {
     assert!(READ == 64 && STATE == 128);
 };
 
-/// Writes a message to the thread's chunk, for the host. `waits`: for room, where the host is behind. A thread in a window does not: its
+/// Writes a message to the thread's chunk, for the host. `waits`: for room, if the host lags. A thread in a window does not: its
 /// signals are blocked.
 pub fn to_host(
     writer: &mut Writer,

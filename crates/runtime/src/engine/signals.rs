@@ -16,7 +16,7 @@ use crate::crossing::arch;
 /// The app's view of its dispositions, which all threads share.
 pub struct Actions(pub [Action; SIGNALS]);
 
-/// What is known about the signals of one thread.
+/// Signal state of one thread.
 pub struct Pending {
     /// The app's alternate stack.
     pub stack: AltStack,
@@ -43,7 +43,7 @@ pub struct Pending {
     pub rolling: bool,
     /// The app's alignment checks are off until the next boundary.
     pub unaligned: bool,
-    /// What a vfork child must put back in the memory it shares.
+    /// State that a vfork child must restore in the memory it shares.
     pub before_child: Option<BeforeChild>,
 }
 
@@ -56,7 +56,7 @@ pub struct Returning {
     pub stack: AltStack,
 }
 
-/// What a child process changes in the thread that it shares memory with.
+/// State that a child process changes in the thread that it shares memory with.
 #[derive(Clone, Copy)]
 pub struct BeforeChild {
     /// `Thread::leaving`
@@ -69,7 +69,7 @@ pub struct BeforeChild {
     pub locked: Option<u64>,
 }
 
-/// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
+/// Returns the action to set in the kernel for a signal that the runtime wants to see, given the app's.
 pub fn own_action(app: &Action) -> Action {
     const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
     Action {
@@ -96,7 +96,7 @@ pub fn unblock_trap(signals: &mut Pending) {
 }
 
 impl Actions {
-    /// Before any is known.
+    /// Returns the table before any action is known.
     pub const fn none() -> Self {
         const DEFAULT: Action = Action {
             handler: 0,
@@ -113,7 +113,7 @@ impl Actions {
         action.is_some_and(|action| action.handler > SIG_IGN)
     }
 
-    /// For a process that has the same.
+    /// Returns a copy for a process that has the same actions.
     pub const fn copy(&self) -> Self {
         Self(self.0)
     }
@@ -277,7 +277,7 @@ impl Actions {
 }
 
 impl Pending {
-    /// Of a thread for whose handlers the runtime has `own_stack`.
+    /// Creates the signal state of a thread for whose handlers the runtime has `own_stack`.
     pub const fn new(own_stack: AltStack) -> Self {
         Self {
             stack: AltStack {

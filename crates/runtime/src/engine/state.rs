@@ -31,9 +31,9 @@ use crate::trace::Recording;
 use crate::trace::balance::Balance;
 use crate::translate::Translator;
 
-/// What the threads of the process share.
+/// State that the threads of the process share.
 pub struct Process {
-    /// What they use one at a time.
+    /// State that they use one at a time.
     pub runtime: Lock<Runtime>,
     /// The queue.
     pub queue: Queue,
@@ -45,21 +45,21 @@ pub struct Process {
     pub pid: AtomicU32,
     /// Every thread goes native at its next boundary.
     pub leaving: AtomicU32,
-    /// Where areas are: from, to.
+    /// Range of the areas: from, to.
     pub areas: [AtomicU64; 2],
     /// Areas of threads that have ended: address of the first node, see `Thread::node`.
     pub free: AtomicU64,
 }
 
-/// What threads use one at a time, see [`crate::base::lock`].
+/// State that threads use one at a time, see [`crate::base::lock`].
 pub struct Runtime {
     /// Makes fragments.
     pub translator: Translator,
     /// Holds them.
     pub cache: Cache,
-    /// What memory is code.
+    /// Memory that is code.
     pub regions: Regions,
-    /// Which of it is writable.
+    /// Pages of code that are writable.
     pub code_pages: Pages,
     /// Calls that write memory are looked at.
     pub watching: bool,
@@ -69,7 +69,7 @@ pub struct Runtime {
     pub shared: Shared,
     /// The app's signal handlers.
     pub actions: Actions,
-    /// Where indirect branches lead: for the first thread, then for all others.
+    /// Targets of indirect branches: for the first thread, then for all others.
     pub targets: Vec<Targets>,
     /// Indirect branches that are counted.
     pub pairs: Pairs,
@@ -91,11 +91,11 @@ pub struct Runtime {
     pub leave: bool,
     /// True if control pays.
     pub balance: Balance,
-    /// When traces were made.
+    /// Times at which traces were made.
     pub phases: Phases,
-    /// What the program has said.
+    /// Hints from the program.
     pub hints: Hints,
-    /// Cycles of the parts that the entry into the runtime has reach so far.
+    /// Cycles of the parts that the entry into the runtime has reached so far.
     pub parts: u64,
     /// Thread pages in use.
     pub pages: u32,
@@ -103,7 +103,7 @@ pub struct Runtime {
     pub numbers: u32,
     /// Control for a number of instructions at a time.
     pub windows: Windows,
-    /// What earlier runs have left, and what this one leaves.
+    /// Records of earlier runs, and those that this run leaves.
     pub persist: Option<Persist>,
     /// Fragments that were taken from there and to which indirect branches may lead.
     pub loaded: Vec<u32>,
@@ -119,9 +119,9 @@ pub struct Node {
     pub(crate) thread: u64,
 }
 
-/// What the runtime knows about one thread.
+/// State of one thread.
 pub struct Thread {
-    /// What it shares with the others.
+    /// State that it shares with the others.
     pub process: &'static Process,
     /// Its end of the queue.
     pub writer: Writer,
@@ -129,7 +129,7 @@ pub struct Thread {
     pub signals: Pending,
     /// Its presence in the cache.
     pub presence: Presence,
-    /// It runs natively from the next trap on.
+    /// True if it runs natively from the next trap on.
     pub leaving: bool,
     /// The instruction that it runs natively, if it does.
     pub stepping: Stepping,
@@ -143,7 +143,7 @@ pub struct Thread {
     pub full: bool,
     /// The host must be asked what it calls the code that comes next.
     pub unnamed: bool,
-    /// What it is asked.
+    /// State of the queries that it is asked.
     pub asking: Option<Box<Asking>>,
     /// Its part of queues that the app serves.
     pub serving: Serving,
@@ -151,9 +151,9 @@ pub struct Thread {
     pub counter_array: Option<u32>,
     /// Its part of a profiler.
     pub counting: Option<Box<Counting>>,
-    /// What it is, if it is a process of its own in this memory.
+    /// Its description, if it is a process of its own in this memory.
     pub spawned: Option<Spawned>,
-    /// It is native when it returns from the signal handler that it is in.
+    /// True if it is native when it returns from the signal handler that it is in.
     pub left: bool,
     /// The path that it executes, while that is recorded.
     pub recording: Option<Recording>,
@@ -161,13 +161,13 @@ pub struct Thread {
     pub path: Walk,
     /// Its windows.
     pub windowed: Windowed,
-    /// Which tables of indirect targets it uses.
+    /// Index of the tables of indirect targets that it uses.
     pub targets: usize,
     pub(crate) area: u64,
     pub(crate) node: Node,
 }
 
-/// What of the runtime's state windows need.
+/// The runtime's state that windows need.
 #[derive(Default)]
 pub struct Windows {
     /// Control is by windows.

@@ -31,12 +31,12 @@ use crate::observe::acyclic::Walk;
 use crate::slot;
 
 impl Process {
-    /// What the signals of its timers carry.
+    /// Returns the value that the signals of its timers carry.
     pub fn timer_value(&self) -> u64 {
         &raw const *self as u64
     }
 
-    /// Of a runtime that is about to start.
+    /// Creates the state of a runtime that is about to start.
     pub const fn new(runtime: Runtime, queue: Queue, image: Range) -> Self {
         Self {
             runtime: Lock::new(runtime),
@@ -121,7 +121,7 @@ impl Thread {
         }
     }
 
-    /// Where its area is.
+    /// Returns the address of its area.
     pub const fn area(&self) -> u64 {
         self.area
     }
@@ -291,7 +291,7 @@ impl Thread {
         self.process.queue.publish(&mut self.writer)
     }
 
-    /// As [`Self::publish`], without waiting for the host.
+    /// Publishes like [`Self::publish`], without waiting for the host.
     pub fn publish_now(&mut self) -> Result<(), HostGone> {
         self.process.queue.publish_now(&mut self.writer)
     }
@@ -321,7 +321,7 @@ impl Process {
     }
 }
 
-/// Which of [`Runtime::targets`] all threads but the first use.
+/// Index in [`Runtime::targets`] that all threads but the first use.
 pub const SHARED_TABLES: usize = 1;
 
 const _: () = {

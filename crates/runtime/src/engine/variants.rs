@@ -10,7 +10,7 @@ use crate::engine::runtime::Began;
 use crate::engine::state::Runtime;
 
 impl Runtime {
-    /// The host may have told something, or what it has told may be over.
+    /// The host may have reported something, or its report may be over.
     pub fn go_by_table(&mut self) {
         let converge = self.translator.ways.converge.as_mut();
         let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {

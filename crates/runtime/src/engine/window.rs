@@ -1,9 +1,9 @@
 //! Windows: a thread that runs natively is under control for N instructions, and native again.
 //!
 //! # Problem
-//! A profile of a program that must not be slowed down is made of short looks at it, a thousand a
-//! second. Each takes one thread from its own code into the cache, for as many instructions as were
-//! asked for and not one more, and back. It must cost microseconds, and between two looks nothing may be
+//! A profile of a program that must not be slowed down is made from short windows, a thousand a
+//! second. Each takes one thread from its own code into the cache, for exactly as many instructions as were
+//! asked for, and back. It must cost microseconds. Between two windows nothing may be
 //! different for the program: its signal handlers, masks, stacks, system calls and code are its own.
 //!
 //! # Strategy
@@ -22,11 +22,11 @@
 //! *Counting.* Each exit of a fragment takes the number of instructions that lead to it from
 //! [`Context::budget`](crate::base::area::Context::budget), and goes to the dispatcher when fewer are left than the longest fragment
 //! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked. Long windows
-//! with marks do without: they tell how many instructions they had.
+//! with marks do without: their marks report how many instructions they had.
 //!
 //! *Skid.* A signal that ends a period of time finds a thread more often after a slow instruction than after a quick one
-//! (*Value Sampling*, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
-//! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
+//! (*Value Sampling*, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the
+//! same way, and then the window begins. The host forgets what was recorded meanwhile: one mark in the records says where the
 //! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack (`stack`).
 //!
 //! *Out.* The window ends where the budget does, or before: before a system call, at an instruction that
@@ -102,8 +102,8 @@ pub use timer::Timer;
 pub const LONGEST: usize = 16;
 /// The logarithm of the longest part's instructions.
 const PARTS: u8 = 3;
-/// What is in [`Context::budget`] beyond what is left: bits 8 to 15 are zero if and only if that is
-/// less than [`LONGEST`].
+/// Offset of [`Context::budget`] from the number that is left: bits 8 to 15 are zero if and only if that
+/// number is less than [`LONGEST`].
 const BEYOND: u64 = 256 - LONGEST as u64;
 const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
 
@@ -123,7 +123,7 @@ pub fn set_left(context: &mut Context, left: u64) {
 }
 
 impl Windows {
-    /// Of so many instructions; 0: none.
+    /// Creates windows of `length` instructions; 0: none.
     pub fn of(length: u32) -> Self {
         Self {
             on: length != 0,
@@ -170,7 +170,7 @@ pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, 
     begin(runtime, thread);
 }
 
-/// From now on signals begin windows in this process. `thread`'s area is the calling thread's.
+/// Lets signals begin windows in this process from now on. `thread`'s area is the calling thread's.
 pub fn begin(runtime: &mut Runtime, thread: &Thread) {
     let pid = sys::getpid() as u32;
     thread.process.pid.store(pid, Relaxed);
@@ -420,7 +420,7 @@ impl Runtime {
     }
 }
 
-/// What was to be passed has been: the window begins, unless it has.
+/// Begins the window after the instructions before it have passed, unless it has begun.
 fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     let Some(window) = &mut thread.windowed.now else {
         return false;

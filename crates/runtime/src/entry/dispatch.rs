@@ -1,4 +1,4 @@
-//! Why control has left the cache, and who sees to it.
+//! Handles the reasons for which control has left the cache.
 //!
 //! [`dispatch`] runs on the thread's own stack with the app's state in the [`Context`]. It decides
 //! where the app goes on and sets [`Context::target`]; the caller resumes there. Whatever cannot go

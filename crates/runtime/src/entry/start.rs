@@ -1,4 +1,4 @@
-//! From the host's jump to the first fragment.
+//! Start of the runtime: from the host's jump to the first fragment.
 //!
 //! The host has brought the runtime into the new process, applied its relocations, and set its
 //! registers: the first argument points to [`StartArgs`], the stack is the runtime's. Nothing of

@@ -3,7 +3,7 @@
 //! # Problem
 //! The host stops all threads of a process that runs natively, puts the runtime in, and wants each
 //! thread to go on under control exactly where it is: in its code, or in a system call that it
-//! waits in. Later it wants all of it undone, with nothing left behind.
+//! waits in. Later it wants all of it undone, and nothing may remain.
 //!
 //! # Strategy
 //! *In.* One of the stopped threads is made to run `start`, which for each of them makes an area
@@ -18,12 +18,12 @@
 //! particular there is no `rt_sigreturn`, and a thread that is to leave just then makes the call first. If a signal with a handler comes before the call is
 //! made again, the app gets what the kernel would have told it ([`Interrupted::finish`]).
 //!
-//! *Out.* The host asks by a signal of its own, SIGTRAP with a value that only it sends, each thread
-//! that it has found in the cache; all others leave when they come to the dispatcher next. Who
-//! leaves ends up in a signal handler whose frame is the app's whole state, and waits there
+//! *Out.* The host sends a signal of its own, SIGTRAP with a value that only it sends, to each thread
+//! that it has found in the cache. All others leave when they come to the dispatcher next. A leaving
+//! thread ends up in a signal handler whose frame is the app's whole state, and waits there
 //! ([`depart`]). A thread that waits in a system call made from the cache is put back to the app's
 //! own call by the host itself, so that the kernel continues it there. When all threads are out,
-//! one of them runs [`farewell`]; then they go on, and the host unmaps everything.
+//! one of them runs [`farewell`]. Then they go on, and the host unmaps everything.
 //!
 //! # Why nothing is lost
 //! A thread is counted up to the instruction that it leaves at: what it has recorded lies in its
@@ -180,13 +180,13 @@ pub fn request(info: &Info) -> Option<u64> {
         .then_some((value & REQUEST_BLOCKED) << (SIGTRAP - 1))
 }
 
-/// In a signal handler that returns to the app's own code.
+/// Leaves in a signal handler that returns to the app's own code.
 pub fn depart(thread: &Thread) {
     wait_to_depart(thread);
     signal::give_up(thread);
 }
 
-/// On the way to the app's own code: waits until the host has all threads out, if it wants that.
+/// Waits, on the way to the app's own code, until the host has all threads out, if it wants that.
 pub fn wait_to_depart(thread: &Thread) {
     const NANOS: u64 = 2_000_000;
     let attached = &thread.process.queue.control().attached;

@@ -11,8 +11,8 @@
 //! [`judge`] looks at the file as the app's process sees it, as the kernel will: whether there is
 //! one, whether it can be run, what it is, and whether it has privileges; through scripts to their
 //! interpreters. A call that will fail is passed on at once. For others the host is asked
-//! ([`Request`]); when it traces the thread, the call is made. If it fails after all, the host is told
-//! to detached.
+//! ([`Request`]). When the host traces the thread, the call is made. If the call fails after all, the host is
+//! asked to release the thread.
 //!
 //! All signals are blocked while that is arranged. The call is made with the app's own mask, which the new program inherits, and
 //! only if no signal came before: that is delivered first. One that comes later is the new program's, or is delivered when the
@@ -44,7 +44,7 @@ const NANOS: u64 = 100_000_000;
 const MAX_SCRIPTS: usize = 5;
 const HEAD: usize = 256;
 
-/// What becomes of a program.
+/// Treatment of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It can be observed.
@@ -55,7 +55,7 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Who asks.
+/// Identity of the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// The effective user.
@@ -64,7 +64,7 @@ pub struct Caller {
     pub group: u32,
 }
 
-/// What is known of a program's file.
+/// Properties of a program's file.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
     /// `st_mode`
@@ -73,7 +73,7 @@ pub struct File {
     pub user: u32,
     /// Its group.
     pub group: u32,
-    /// It has capabilities of its own.
+    /// True if it has capabilities of its own.
     pub capabilities: bool,
     /// The file system gives no privileges.
     pub nosuid: bool,
@@ -95,7 +95,7 @@ impl File {
     }
 }
 
-/// What the first bytes of a file say it is.
+/// Format of a file by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format<'a> {
     /// A 64-bit x86 program.
@@ -171,7 +171,7 @@ fn file(open: &Open) -> Option<File> {
     })
 }
 
-/// What will become of the program at a path, or of the open file itself when `flags` say so.
+/// Decides the treatment of the program at a path, or of the open file itself when `flags` say so.
 pub fn judge(directory: u64, path: u64, flags: u64) -> Verdict {
     const EXECUTE: u64 = 1;
     const AT_EACCESS: u64 = 0x200;
@@ -378,7 +378,7 @@ fn answer(thread: &Thread, asked: u32) -> Option<u32> {
     }
 }
 
-/// There is no new program: the host is told to released the thread.
+/// Handles a failed exec: there is no new program, and the host is asked to release the thread.
 fn failed(thread: &Thread) {
     // SAFETY: inside the mapping; an atomic.
     let state = unsafe { &(*thread.process.queue.mapped().request()).state };

@@ -1,4 +1,4 @@
-//! Failures of the runtime itself: told, and survived where that is sound.
+//! Failures of the runtime itself: reported, and survived where that is sound.
 //!
 //! # Problem
 //! A fault or a failed assertion in the runtime must not end a program that is not to blame. What is
@@ -6,15 +6,15 @@
 //!
 //! # Strategy
 //! While the runtime runs for a thread, the app's state is complete in its [`Context`]: nothing of
-//! the app changes until control is back in the cache. So the thread is detached native from there, and
-//! all others where they come to the dispatcher next, which from then on touches
-//! nothing of what may be half changed but the list of threads and the app's dispositions.
-//! Where in the app depends on how far the dispatcher had come:
+//! the app changes until control is back in the cache. So the thread is detached from there, and
+//! all others when they come to the dispatcher next. Of what may be half changed, the dispatcher
+//! touches only the list of threads and the app's dispositions from then on.
+//! The app's address depends on how far the dispatcher had come:
 //!
 //! * [`Context::at_boundary`] is set: at `next_pc`, which the dispatcher had found out, or before a
 //!   system call that was not made.
-//! * It is not, and a chunk was full, or the probe of a query has crossed over: in the middle of a step, which is led on to its end first.
-//! * It is not otherwise: where the exit goes that was taken.
+//! * It is not, and a chunk was full, or the probe of a query has crossed over: in the middle of a step, which is finished first.
+//! * It is not otherwise: at the target of the exit that was taken.
 //! * A system call was made in the app's name (`Thread::made`): after it, with its answer.
 //!
 //! Pages that were protected because of code in them become writable at once, so that stores to them do not fault.
@@ -59,7 +59,7 @@ pub fn panicked(at: Option<&'static Location<'static>>) {
     }
 }
 
-/// What raised the signal.
+/// The fault that raised the signal.
 pub struct Fault {
     /// Its number.
     pub signal: i32,
@@ -280,7 +280,7 @@ fn callers(rsp: u64, stacks: &Range, image: &Range) -> impl Iterator<Item = u64>
         })
 }
 
-/// Where the thread goes on that was detached.
+/// Returns the address at which a detached thread goes on.
 pub fn way_out() -> u64 {
     Landmarks::resume_start()
 }

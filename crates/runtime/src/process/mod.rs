@@ -1,4 +1,4 @@
-//! What the runtime does in the place of the kernel: threads, signals, system calls, exec, windows, attach and detach.
+//! The runtime's work in place of the kernel: threads, signals, system calls, exec, windows, attach and detach.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -332,7 +332,7 @@ fn found(
     }
 }
 
-/// Has the thread go on by single steps, to the next boundary.
+/// Lets the thread go on by single steps, to the next boundary.
 fn roll(runtime: &mut Runtime, thread: &mut Thread, frame: &mut Ucontext) {
     if thread.process.is_leaving() {
         runtime.actions_of(thread).take_trap();
@@ -341,7 +341,7 @@ fn roll(runtime: &mut Runtime, thread: &mut Thread, frame: &mut Ucontext) {
     frame.eflags |= TRAP_FLAG;
 }
 
-/// Where an instruction is executed again that caused a signal at `app`.
+/// Returns the address of the instruction that caused a signal at `app` and is executed again.
 fn repeated(info: &Info, app: AppPc) -> AppPc {
     if info.signo == SIGTRAP && info.code != TRAP_TRACE {
         AppPc(app.0 - 1)
@@ -567,7 +567,7 @@ fn opcode(pc: u64) -> Option<u8> {
     bytes.into_iter().find(|b| !prefix(b))
 }
 
-/// At a boundary with something to do: leave, deliver what was kept, or just go on.
+/// Handles a thread at a boundary: leaves, delivers a kept signal, or goes on.
 fn arrived(
     runtime: &mut Runtime,
     thread: &mut Thread,

@@ -44,13 +44,13 @@ fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
     result
 }
 
-/// What a system call leaves in `rcx` and `r11`.
+/// Sets `rcx` and `r11` as a system call leaves them.
 pub fn finish(context: &mut Context, next: AppPc) {
     context.regs[1] = next.0;
     context.regs[11] = context.flags;
 }
 
-/// Where the call is that `next` follows.
+/// Returns the address of the call before `next`.
 pub fn before(next: AppPc) -> AppPc {
     AppPc(next.0 - SYSCALL_BYTES)
 }
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
 
 const _: upcalls::Entered = called_off;
 
-/// What came of starting a thread or process.
+/// Result of starting a thread or process.
 enum Start {
     /// The kernel's answer.
     Done(i64),

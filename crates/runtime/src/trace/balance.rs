@@ -1,26 +1,25 @@
-//! Whether control pays: the time spent in the runtime against all that the program takes.
+//! Decides if control pays: compares the time in the runtime with all that the program takes.
 //!
 //! # Problem
-//! Code that is executed once is executed faster where it is, and so is a program whose indirect branches
-//! cannot be predicted: its processor has better means for that than code has. The decision must be the
-//! same on an idle machine and on a busy one, or a program behaves differently when others run.
+//! Code that is executed once runs faster natively. So does a program whose indirect branches cannot be
+//! predicted: its processor predicts them better than code can. The decision must be the same on an idle
+//! machine and on a busy one, or a program behaves differently when others run.
 //!
 //! # Strategy
-//! Dynamo's bail-out (Bala, Duesterwald, Banerjia, PLDI 2000, section 8): where the part of the time that
-//! is spent in the runtime stays above a threshold, the program is detached and runs natively.
+//! Dynamo's bail-out (Bala, Duesterwald, Banerjia, PLDI 2000, section 8): if the share of time in the
+//! runtime stays above a threshold, the program is detached and runs natively.
 //!
-//! What is looked at together is not a stretch of time but of work: whenever the runtime has worked for
-//! `QUANTUM`, the CPU time of the process tells how long that has taken in all. A quantum that was more
-//! than `TOO_MUCH` percent of it is a bad one, and `PATIENCE` of them are enough. Time in which the
-//! runtime works little makes up for bad quanta, one for as long as a quantum may take. A
-//! program that rarely comes to the runtime rarely asks for the clock.
+//! The unit is work, not time. Whenever the runtime has worked for `QUANTUM`, the CPU time of the process
+//! shows how long that has taken in all. A quantum that was more than `TOO_MUCH` percent of it is a bad one,
+//! and `PATIENCE` of them are enough. Time in which the runtime works little makes up for bad quanta, one
+//! for as long as a quantum may take. A program that rarely comes to the runtime rarely asks for the clock.
 //!
-//! A fickle branch (`trace`) is a loss that goes on with nobody in the runtime: at least a twelfth of the
-//! time. Then the program is detached too.
+//! A fickle branch (`trace`) is a loss that goes on outside the runtime: at least a twelfth of the time.
+//! Then the program is detached, too.
 //!
 //! # Why other load does not matter
-//! All of the time is CPU time, of all threads. What the runtime works is measured with the time stamp counter,
-//! with the lock held, so that nobody's waiting is in it; and who loses the processor there counts
+//! All of the time is CPU time, of all threads. The runtime's work is measured with the time stamp counter,
+//! with the lock held, so it contains no waiting. A thread that loses the processor there counts
 //! [`LONG`](trommel_queue::work::LONG) cycles and not what others took. Such a loss happens once in milliseconds, so it adds a few percent
 //! at most. Cycles become nanoseconds by the clock that was read at both ends of the quantum.
 
@@ -47,7 +46,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// As they are.
+    /// Reads the clocks.
     pub fn now() -> Self {
         Self {
             cycles: sys::ticks(),
@@ -60,7 +59,7 @@ impl Clocks {
 /// The account of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balance {
-    /// It is kept.
+    /// True if the balance is kept.
     watched: bool,
     since: Clocks,
     spent: u64,
@@ -110,7 +109,7 @@ impl Balance {
         self.fickle = true;
     }
 
-    /// Whether the program had better run natively.
+    /// Returns true if the program had better run natively.
     pub fn is_lost(&self) -> bool {
         self.watched && (self.bad >= PATIENCE || self.fickle)
     }

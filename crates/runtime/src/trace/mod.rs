@@ -2,9 +2,9 @@
 //!
 //! # Problem
 //! A fragment ends at each call, return and indirect branch, and goes on after every conditional
-//! branch as if it were not taken. What a program spends its time in is a path that
-//! does all of these. Made as one piece of code it needs no lookups, and falls through all the way;
-//! but to make it takes thirty times as long as to execute it once.
+//! branch as if it were not taken. A program spends its time in paths that do all of these. Made as
+//! one piece of code, such a path needs no lookups, and falls through all the way. Making it takes
+//! thirty times as long as executing it once.
 //!
 //! # Strategy
 //! MRET, of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.1), with fragments that are executed in
@@ -35,9 +35,9 @@
 //! *Fickle branches.* Where so many comparisons fail that they take a considerable part of the time, the
 //! branch is fickle: the trace is given up, and those made later end there.
 //!
-//! *The trace* is made by the translator, led by the pieces (`translate::path`), and takes the
-//! place of the fragment at its start: everything that led there leads to the trace, and the
-//! counter is free for another. A trace has exits like any fragment, which count.
+//! *The trace* is made by the translator along the pieces (`translate::path`), and takes the place of the fragment
+//! at its start: every exit that went there leads to the trace, and the counter is free for another. A trace has
+//! exits like any fragment, which count.
 //! A path of one piece is what its fragment does already, unless it is a loop that keeps variables in registers
 //! (`crate::translate::optimise`); then that is not counted any more.
 //!
@@ -84,24 +84,24 @@ pub struct Recording {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) insns: usize,
     pub(crate) head: AppPc,
-    /// What follows that on an acyclic path.
+    /// Prefix of its start on an acyclic path.
     pub(crate) prefix: Prefix,
-    /// It goes on after the ends of usual traces.
+    /// True if it goes on after the ends of usual traces.
     pub(crate) unrolled: bool,
-    /// Pieces up to the first of those ends, if it has reach one.
+    /// Pieces up to the first of those ends, if it has reached one.
     pub(crate) usual: Option<usize>,
     /// Functions that it is in, as far as it has called them.
     pub(crate) calls: Vec<AppPc>,
-    /// It ends at returns.
+    /// True if it ends at returns.
     pub(crate) no_returns: bool,
     /// The ways by which it has come to its own start, and how often by each.
     pub(crate) ways: Vec<(Vec<Piece>, u32)>,
     pub(crate) rounds: u32,
     /// Rounds since a new way showed up.
     pub(crate) known: u32,
-    /// Where the recorded fragment starts that the thread is in.
+    /// Start of the recorded fragment that the thread is in.
     pub(crate) at: AppPc,
-    /// That fragment's exits: the first, and how many.
+    /// Exits of that fragment: the first, and how many.
     pub(crate) exits: (u32, u32),
 }
 
@@ -162,7 +162,7 @@ impl Recording {
         self.usual.is_some() && !self.unrolled
     }
 
-    /// It has come to its own start. Whether enough is known of it.
+    /// Closes the path at its own start. Returns true if enough is known of it.
     pub(crate) fn close(&mut self) -> bool {
         let pieces = core::mem::take(&mut self.pieces);
         self.known += 1;

@@ -282,7 +282,7 @@ impl Translator {
         Ok(())
     }
 
-    /// The key of an indirect branch that is counted, behind `events` of the block.
+    /// The key of an indirect branch that is counted, after `events` of the block.
     pub(super) fn key(
         &mut self,
         site: &mut Site<'_>,
@@ -334,8 +334,8 @@ impl Translator {
 }
 
 impl Code<'_> {
-    /// Where an indirect branch with this key to the target in `rcx` looks into the table, to `rdx`. Returns where the
-    /// key's offset stands.
+    /// Loads into `rdx` the table index of an indirect branch with this key to the target in `rcx`. Returns the
+    /// position of the key's offset.
     pub(super) fn index_to_rdx(&mut self, key: Key) -> Option<usize> {
         if key == Key::NONE {
             self.low16_of_rcx_to_rdx();
@@ -348,7 +348,7 @@ impl Code<'_> {
     }
 }
 
-/// As `tag_check`, for the code of a pair.
+/// Checks the tag like `tag_check`, for the code of a pair.
 pub fn pair_check(code: &mut Code, app: AppPc, key: Key) {
     code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
     code.add_rdx_to_rcx();

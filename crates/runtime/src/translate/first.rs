@@ -9,14 +9,14 @@ use crate::base::prefix::Prefix;
 use crate::cache::Cache;
 use crate::memory::region::{Lookup, Named, Nature};
 
-/// What the instructions so far use and record.
+/// Registers and words that the instructions so far use and record.
 #[derive(Default)]
 struct Used {
     registers: u16,
     words: usize,
 }
 
-/// What follows an instruction.
+/// Continuation after an instruction.
 enum Next {
     /// Another, right after it or elsewhere.
     After(AppPc),
@@ -106,7 +106,7 @@ impl Translator {
         Ok(end)
     }
 
-    /// Why instruction `n` is not translated, if it is not.
+    /// Returns the reason why instruction `n` is not translated, if it is not.
     #[inline]
     fn refuses(&self, site: &mut Site<'_>, n: usize) -> Option<Refusal> {
         let insn = &self.job.insns[n];
@@ -156,7 +156,7 @@ impl Translator {
         Ok(true)
     }
 
-    /// What follows instruction `n` of the fragment of `app`.
+    /// Returns the continuation after instruction `n` of the fragment of `app`.
     #[inline]
     fn next(&self, n: usize, app: AppPc, brief: bool) -> Next {
         let insn = &self.job.insns[n];
@@ -183,7 +183,7 @@ impl Translator {
         }
     }
 
-    /// Whether a fragment ends where it comes to `pc`.
+    /// Returns true if a fragment ends where it comes to `pc`.
     fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
         if self.needs.runs_on {
             return false;
@@ -214,7 +214,7 @@ impl Translator {
             .ok_or(Refusal::Native)
     }
 
-    /// The known region of an address, with the host told about it.
+    /// The known region of an address. A new one is reported to the host.
     pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
         match site.regions.find(pc, site.pages) {
             (Lookup::Code(region), new) => {

@@ -25,9 +25,9 @@ use crate::slot;
 /// The app's flags at a point of the second pass.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
-    /// How to make them again, if that can be said.
+    /// Recipe to make them again, if there is one.
     pub(super) recipe: Option<Recipe>,
-    /// They are lost.
+    /// True if they are lost.
     pub(super) lost: bool,
 }
 
@@ -39,7 +39,7 @@ impl Flags {
 }
 
 impl Translator {
-    /// What an instruction does to flags, in a trace; makes them again before it if need be.
+    /// Returns the effect of an instruction on flags, in a trace. Makes them again before it if need be.
     /// `leaves`: it is the last, and leads out of the trace.
     pub(super) fn flags_before(&mut self, insn: &Insn, leaves: bool) -> Option<Effect> {
         if !self.job.trace || !self.config.optimise {
@@ -113,7 +113,7 @@ fn after(recipe: Recipe, effect: &Effect) -> Option<Recipe> {
     }
 }
 
-/// Whether it is made from registers as they are.
+/// Returns true if it is made from registers as they are.
 pub(super) fn is_direct(recipe: &Recipe) -> bool {
     recipe.adjust == 0 && recipe.op != Op::Add
 }

@@ -15,31 +15,31 @@ use crate::observe::query;
 
 /// One fragment's state, in memory that is kept between fragments.
 pub(super) struct Job {
-    /// What follows it on an acyclic path, and after where the exit being made leads.
+    /// Prefix of the fragment on an acyclic path, and prefix after the exit being made.
     pub(super) prefix: Prefix,
     pub(super) onward: Prefix,
-    /// Where that is not known, the path of the dictionary that ends there.
+    /// The path of the dictionary that ends at that exit, if the prefix after it is not known.
     pub(super) onward_path: u32,
     /// The events of its block, and how far they were followed: how many, what follows then, and whether a path has ended.
     pub(super) events: Vec<Event>,
     pub(super) followed: (usize, Option<Midway>, bool),
     /// Events of its block when control arrives.
     pub(super) arrivals: usize,
-    /// What is asked about the instruction at hand.
+    /// The query site at the instruction at hand.
     pub(super) about: Option<&'static query::Site>,
     /// Prefetches in it.
     pub(super) prefetches: usize,
     /// Instructions that have no events, by bit, and whether the one at hand is one of them.
     pub(super) unselected: [u64; QUIET_WORDS],
     pub(super) skips: bool,
-    /// Of `insns`, a bit each: it would have events with values, and is not profiled.
+    /// One bit for each of `insns`: it would have events with values, and is not profiled.
     pub(super) quiet: [u64; QUIET_WORDS],
-    /// As many as a fragment has at most; the first `count` are its own.
+    /// Instructions, as many as a fragment has at most. The first `count` are its own.
     pub(super) insns: Vec<Insn>,
     pub(super) count: usize,
-    /// What each of them accesses, where that is recorded.
+    /// Accesses of each of them, where they are recorded.
     pub(super) accesses: Vec<Accesses>,
-    /// Where it will be, and its stubs.
+    /// Place of its code, and of its stubs.
     pub(super) code: Code<'static>,
     pub(super) stubs: Code<'static>,
     pub(super) tails: Vec<Tail>,
@@ -48,9 +48,9 @@ pub(super) struct Job {
     pub(super) span: Range,
     /// The pages that they are in.
     pub(super) pages: Vec<u64>,
-    /// How it comes to its code.
+    /// The way in which it gets the app's code.
     pub(super) from: made::From,
-    /// What is in slots at this point of the second pass.
+    /// Contents of slots at this point of the second pass.
     pub(super) spilled: Spilled,
     /// App instructions that have been executed when control leaves at this point.
     pub(super) passed: usize,
@@ -58,12 +58,12 @@ pub(super) struct Job {
     pub(super) stolen: Option<Reg>,
     /// Its indirect branches are counted.
     pub(super) pairs: bool,
-    /// It is a trace.
+    /// True if it is a trace.
     pub(super) trace: bool,
-    /// Where it goes on after transfers, in order, and how many of them the second pass has reached.
+    /// Turns: places after transfers where it goes on, in order, and how many of them the second pass has reached.
     pub(super) turns: Vec<path::Turn>,
     pub(super) turned: usize,
-    /// Of a trace with events: how many there are in its block before each instruction, and all of them.
+    /// Number of events in its block before each instruction, and of all, for a trace with events.
     pub(super) listed: Vec<u16>,
     /// The first event in the block of the way that is being written.
     pub(super) first: usize,
@@ -72,19 +72,19 @@ pub(super) struct Job {
     /// The arena where it will be.
     pub(super) arena: usize,
     pub(super) misses: Vec<turns::Miss>,
-    /// Events that it passes by.
+    /// Events that it counts by strides.
     pub(super) strides: ways::strides::Strides,
     /// Messages of its counters, which are written after all else.
     pub(super) messages: Vec<ways::Pending>,
-    /// What is made of it if it is a loop.
+    /// State of the loop that is made of it, if it is one.
     pub(super) looped: looped::Looped,
-    /// With [`super::Config::audit`], what of its code does the app's work.
+    /// Parts of its code that do the app's work, with [`super::Config::audit`].
     pub(super) work: Vec<(u32, u32)>,
-    /// What of it depends on addresses.
+    /// Parts of it that depend on addresses.
     pub(super) notes: persisted::Notes,
     /// The instruction that the second pass is at.
     pub(super) here: AppPc,
-    /// What it is.
+    /// Class of that instruction.
     pub(super) class: Class,
 }
 
@@ -135,7 +135,7 @@ impl Job {
         }
     }
 
-    /// Nothing has been decoded.
+    /// Begins a fragment: nothing has been decoded.
     pub(super) fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
         self.from = from;
         self.prefix = prefix;
@@ -156,7 +156,7 @@ impl Job {
         self.looped.clear();
     }
 
-    /// Nothing has been written: it will be in this arena.
+    /// Opens the code in this arena: nothing has been written.
     pub(super) fn open(&mut self, arena: usize, first_exit: (usize, u32)) {
         self.tails.clear();
         self.constants.clear();

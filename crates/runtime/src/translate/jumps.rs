@@ -1,4 +1,4 @@
-//! Where jumps lie.
+//! Alignment of jumps.
 //!
 //! # Problem
 //! Intel's processors from Skylake to Comet Lake, with the microcode that mends their erratum about
@@ -19,7 +19,7 @@
 use super::Translator;
 use crate::base::decode::{Class, Insn};
 
-/// Whether the processor has the erratum.
+/// Returns true if the processor has the erratum.
 pub fn wants_whole_jumps() -> bool {
     const GENUINE_INTEL: [u32; 3] = [0x756e_6547, 0x4965_6e69, 0x6c65_746e];
     let vendor = core::arch::x86_64::__cpuid(0);
@@ -42,14 +42,14 @@ pub fn wants_whole_jumps() -> bool {
 const CONDITIONAL: usize = 6;
 
 impl Translator {
-    /// What comes next is a jump of `len` bytes.
+    /// Makes room for a jump of `len` bytes, which comes next.
     pub(super) fn room_for_jump(&mut self, len: usize) {
         if self.config.whole_jumps {
             self.job.code.keep_whole(len);
         }
     }
 
-    /// What comes next is `insn`, and after it `next`.
+    /// Makes room for `insn`, which comes next, and for `next` after it.
     pub(super) fn room_for_pair(&mut self, insn: &Insn, next: Option<&Insn>) {
         if self.config.whole_jumps
             && next.is_some_and(|next| matches!(next.class, Class::Jcc(..)))
@@ -65,7 +65,7 @@ impl Translator {
     }
 }
 
-/// Whether a conditional jump may be decoded as one with the instruction before it.
+/// Returns true if a conditional jump may be decoded as one with the instruction before it.
 fn fuses(bytes: &[u8]) -> bool {
     let prefix = |b: &u8| matches!(b, 0x66 | 0x40..=0x4f);
     let mut rest = bytes.iter().copied().skip_while(prefix);

@@ -1,9 +1,10 @@
-//! Whether anybody looks at the app's flags.
+//! Liveness of the app's flags.
 //!
 //! # Strategy
-//! From an app address on, instructions are looked at one after the other, through direct jumps and calls, until one gives
-//! all status flags but the carry new values, or looks at one of them, or leads to where nobody knows; and where the carry matters
-//! too, until one does that with it. Only the encodings that programs mostly consist of are known; all others count as ones that look.
+//! Instructions are looked at from an app address on, through direct jumps and calls. The walk ends at one that overwrites
+//! all status flags but the carry, that reads one of them, or that leads to an unknown address. If the carry matters,
+//! the walk goes on until an instruction does so with the carry, too. Only the encodings that programs mostly consist of
+//! are known. All others count as reads.
 //!
 //! # Why it is correct
 //! The code that is looked at belongs to files and is not writable. The fragment is listed under its pages, as if it
@@ -19,7 +20,7 @@ use crate::memory::region::{Lookup, Nature};
 /// Instructions that are looked at.
 const FAR: usize = 12;
 
-/// What an instruction has to do with the status flags but the carry, or with the carry.
+/// Use of the status flags but the carry, or of the carry, by an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     /// It gives all of them new values without a look at them.
@@ -30,7 +31,7 @@ enum Use {
     Looks,
 }
 
-/// Which flags have not been overwritten yet.
+/// Flags that have not been overwritten yet.
 #[derive(Clone, Copy)]
 struct Left {
     /// Any but the carry.
@@ -58,7 +59,7 @@ impl Left {
 }
 
 impl Translator {
-    /// Whether the app's flags, the carry aside, are overwritten from `pc` on before they are looked at.
+    /// Returns true if the app's flags, the carry aside, are overwritten from `pc` on before they are read.
     pub(super) fn flags_are_dead(&mut self, site: &mut Site<'_>, pc: AppPc) -> bool {
         let left = Left {
             others: true,
@@ -67,8 +68,8 @@ impl Translator {
         self.are_dead(site, pc, left)
     }
 
-    /// Whether all of the app's flags are overwritten before they are looked at, from where the rest of the fragment's main line
-    /// begins; that leads on to `end`, or ends in a transfer.
+    /// Returns true if all of the app's flags are overwritten before they are read. The walk begins with the rest of
+    /// the fragment's main line, which leads on to `end` or ends in a transfer.
     pub(super) fn all_flags_are_dead(
         &mut self,
         site: &mut Site<'_>,
@@ -191,7 +192,7 @@ fn opcode_of(bytes: &[u8]) -> Option<(u8, &[u8])> {
     rest.split_first().map(|(opcode, rest)| (*opcode, rest))
 }
 
-/// Whether an instruction has nothing to do with any status flag.
+/// Returns true if an instruction neither reads nor writes any status flag.
 pub(super) fn leaves_flags(bytes: &[u8]) -> bool {
     let Some((opcode, rest)) = opcode_of(bytes) else {
         return false;
@@ -211,7 +212,7 @@ pub(super) fn leaves_flags(bytes: &[u8]) -> bool {
     }
 }
 
-/// What a plain instruction does with the carry.
+/// Returns the use of the carry by a plain instruction.
 fn uses_of_carry(bytes: &[u8]) -> Use {
     let Some((opcode, rest)) = opcode_of(bytes) else {
         return Use::Looks;
@@ -233,7 +234,7 @@ fn uses_of_carry(bytes: &[u8]) -> Use {
     }
 }
 
-/// What a plain instruction does with all flags but the carry.
+/// Returns the use of all flags but the carry by a plain instruction.
 fn uses(bytes: &[u8]) -> Use {
     let Some((opcode, rest)) = opcode_of(bytes) else {
         return Use::Looks;
@@ -302,7 +303,7 @@ mod tests {
     const STATUS: u32 =
         RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
 
-    /// What is said of an instruction holds for what another decoder says of it.
+    /// Uses of instructions agree with those that another decoder reports.
     #[test]
     fn nothing_is_said_that_another_decoder_denies() {
         let (mut overwrites, mut ignores, mut leaves, mut carry) = (0, 0, 0, 0);

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!   entry       the first round, as in any trace; its last branch leaves or falls through
-//!   crossing    the frame pointer compared, the app's registers put away, homes loaded
+//!   crossing    the frame pointer compared, the app's registers put away, promoted registers loaded
 //!   loop        the second round, which branches back here
 //!   ways        other ways through it, entered by branches of earlier ones, which branch back as well
-//!   tails       homes are the app's again
+//!   tails       promoted registers are the app's again
 //! ```
 //!
 //! # Why it is correct
-//! * The way back is an exit, linked to its own fragment: when that is retired it leads to a tail, which gives homes back and
-//!   leaves as any other. It is never linked to anything else, as homes are not the app's there.
+//! * The way back is an exit, linked to its own fragment. When that is retired, the exit leads to a tail, which restores the
+//!   app's registers and leaves as any other. It is never linked to anything else, as promoted registers are not the app's there.
 //! * At the start of the loop flags, `rcx` and `rdx` are the app's, on both ways to it.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
@@ -48,20 +48,20 @@ struct Fork {
     /// The first event of the way that it leads out of, and the one after those before it.
     first: usize,
     events: usize,
-    /// What it is as an event, if that is wanted.
+    /// The branch as an event, if that kind is enabled.
     event: Option<Event>,
     spilled: Spilled,
     flags: flags::Flags,
 }
 
-/// What is being made of a loop.
+/// State of the loop being made.
 #[derive(Default)]
 pub(super) struct Looped {
     plan: Option<Loop>,
     /// The ways through it, by the instructions of the translator, and where each goes on after them.
     ways: Vec<(Way, Option<AppPc>)>,
     forks: Vec<Fork>,
-    /// Where the loop starts.
+    /// Start of the loop in the code.
     top: usize,
     /// The branches back.
     backs: Vec<Rel32>,
@@ -69,7 +69,7 @@ pub(super) struct Looped {
     open: Option<usize>,
     closed: bool,
     closing: bool,
-    /// Renewals: the jump to each, which home and its load, and where it comes back to.
+    /// Renewals: the jump to each, its promoted register and the load, and where it comes back to.
     renewals: Vec<(Rel32, optimise::Span, usize)>,
     /// The exits that are branches back.
     pub(super) exits: Vec<u32>,
@@ -87,7 +87,7 @@ impl Looped {
         self.renewals.clear();
     }
 
-    /// The registers that are homes.
+    /// The promoted registers.
     pub(super) fn homes(&self) -> u16 {
         self.plan.as_ref().map_or(0, Loop::registers)
     }
@@ -96,7 +96,7 @@ impl Looped {
         self.plan.is_some()
     }
 
-    /// How many ways there are.
+    /// Returns the number of ways.
     pub(super) fn ways(&self) -> usize {
         self.ways.len()
     }
@@ -106,7 +106,7 @@ impl Looped {
         self.ways.get(n).map(|way| way.0.range.clone())
     }
 
-    /// Where what is round `k` of [`Translator::rounds`] goes on after its last instruction; `end`: where the first does.
+    /// Returns the address at which round `k` of [`Translator::rounds`] goes on after its last instruction; `end`: that of the first.
     pub(super) fn end_of(&self, k: usize, end: Option<AppPc>) -> Option<AppPc> {
         let way = k.checked_sub(1).and_then(|way| self.ways.get(way));
         way.map_or(end, |way| way.1)
@@ -123,7 +123,7 @@ impl Looped {
     }
 }
 
-/// `mov register, gs:[its slot]` for each home.
+/// `mov register, gs:[its slot]` for each promoted register.
 pub(super) fn give_homes_back(code: &mut Code<'_>, homes: u16) {
     for n in (0..16_u8).filter(|n| homes >> n & 1 != 0) {
         code.load_gs(Reg(n), home_slot(n));
@@ -139,14 +139,14 @@ fn home_slot(n: u8) -> crate::base::emit::GsOffset {
 }
 
 impl Translator {
-    /// There is no second round if the first has come out long.
+    /// Gives up the second round if the first has come out long.
     pub(super) fn limit_loop(&mut self, entry: usize) {
         if self.job.code.here() - entry >= MOST_CODE {
             self.job.looped.clear();
         }
     }
 
-    /// After instruction `n` of the first round: puts by what the second one keeps of it.
+    /// Saves, after instruction `n` of the first round, the values of it that the second one keeps.
     pub(super) fn put_by(&mut self, n: usize) {
         let kept = self.job.looped.plan.as_ref().map(|plan| &plan.kept[..]);
         for k in kept.unwrap_or_default().iter().filter(|k| k.at == n) {
@@ -154,7 +154,7 @@ impl Translator {
         }
     }
 
-    /// From the first round to the second.
+    /// Crosses from the first round to the second.
     pub(super) fn cross(&mut self, site: &mut Site<'_>, app: AppPc) {
         self.make_flags();
         self.job.flags = flags::Flags::default();
@@ -203,7 +203,7 @@ impl Translator {
         self.job.looped.top = self.job.code.here();
     }
 
-    /// What the second pass walks over: for each round or way whether it is of the second round, and its
+    /// Returns the rounds or ways that the second pass walks over: for each, true if it is of the second round, and its
     /// instructions.
     pub(super) fn rounds(&self) -> Vec<(bool, Range<usize>)> {
         let mut rounds = Vec::new();
@@ -317,7 +317,7 @@ impl Translator {
         self.job.listed.get(n).copied().unwrap_or(0).into()
     }
 
-    /// After the last instruction of a way of the second round.
+    /// Ends a way of the second round after its last instruction.
     pub(super) fn end_way(
         &mut self,
         site: &mut Site<'_>,
@@ -348,7 +348,7 @@ impl Translator {
     }
 
     /// The branch back that ends a round: out of the first one if it goes elsewhere, to the top of the
-    /// loop in the second. What it is as an event, and what where the loop ends, comes behind `events`.
+    /// loop in the second. Its event, and the event at the loop's end, come after `events`.
     pub(super) fn close_with(
         &mut self,
         site: &mut Site<'_>,
@@ -377,12 +377,12 @@ impl Translator {
         self.job.looped.closed = true;
     }
 
-    /// Whether the second round has been written, or a part of it.
+    /// Returns true if the second round has been written, or a part of it.
     pub(super) fn is_looped(&self) -> bool {
         self.job.looped.top != 0 && self.job.looped.is_planned()
     }
 
-    /// Whether the branch at `n` leads to another way.
+    /// Returns true if the branch at `n` leads to another way.
     pub(super) fn forks_at(&self, n: usize) -> bool {
         self.job.looped.ways.iter().any(|way| way.0.from == Some(n))
     }
@@ -411,7 +411,7 @@ impl Translator {
         });
     }
 
-    /// What the second round does before its instruction `n`, where a step starts if `step` is given.
+    /// Writes the renewal before instruction `n` of the second round.
     pub(super) fn renew(&mut self, n: usize) {
         let Some(renewal) = self.job.looped.action(n).renewal else {
             return;
@@ -434,22 +434,22 @@ impl Translator {
         self.job.looped.plan = Some(plan);
     }
 
-    /// Whether a signal may be delivered before instruction `n` of the second round.
+    /// Returns true if instruction `n` of the second round is joined to the one before: no signal is delivered between.
     pub(super) fn is_joined(&self, n: usize) -> bool {
         self.job.looped.action(n).joined
     }
 
-    /// Whether instruction `n` of the second round is not executed itself.
+    /// Returns true if instruction `n` of the second round is not executed itself.
     pub(super) fn is_replaced(&self, n: usize) -> bool {
         self.job.looped.action(n).replaced
     }
 
-    /// Whether something is executed before it, after it or in its place.
+    /// Returns true if something is executed before it, after it or in its place.
     pub(super) fn is_rewritten(&self, n: usize) -> bool {
         self.job.looped.action(n) != Action::default()
     }
 
-    /// What comes in the place of instruction `n` of the second round, or after it.
+    /// Writes the code in the place of instruction `n` of the second round, or after it.
     pub(super) fn follow_up(&mut self, n: usize) {
         let action = self.job.looped.action(n);
         if let Some(plan) = &self.job.looped.plan {

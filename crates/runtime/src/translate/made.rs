@@ -37,7 +37,7 @@ const MOST: usize = MAX_INSNS * LONGEST as usize;
 /// App instructions in a guarded fragment: each byte costs three of its own.
 const MAX_GUARDED: usize = 16;
 
-/// What was read last.
+/// Copy of the bytes that were read last.
 pub(super) struct Buffer {
     /// A word before may be read in part, and 16 bytes after are read with the last instruction.
     words: Vec<u64>,
@@ -51,26 +51,26 @@ impl Buffer {
     }
 }
 
-/// How a fragment comes to its code.
+/// The way in which a fragment gets the app's code.
 #[derive(Clone, Copy, Default)]
 pub(super) struct From {
-    /// It may change; there is a copy.
+    /// True if the code may change; there is a copy.
     pub(super) made: bool,
     /// Unseen.
     pub(super) guarded: bool,
     /// One instruction that may change the code after it.
     pub(super) single: bool,
-    /// At most as many instructions as two to this power, for the end of a window.
+    /// The logarithm of its greatest number of instructions, at the end of a window.
     part: Option<u8>,
     /// The app may store to it, or others unseen.
     stored_to: bool,
-    /// It is a piece of a path that is recorded.
+    /// True if it is a piece of a path that is recorded.
     pub(super) recorded: bool,
     /// The one instruction lies across two pages.
     across: bool,
-    /// From an app address to that of its byte in the copy.
+    /// Distance from an app address to that of its byte in the copy.
     shift: u64,
-    /// Where the copy ends.
+    /// End of the copy.
     end: u64,
 }
 
@@ -87,7 +87,7 @@ impl From {
         }
     }
 
-    /// Where the bytes of an instruction are.
+    /// Returns the address of the bytes of an instruction.
     pub(super) fn at(&self, pc: AppPc) -> *const u8 {
         pc.0.wrapping_add(self.shift) as *const u8
     }
@@ -102,12 +102,12 @@ impl From {
         }
     }
 
-    /// Whether it is found by its address, and linked.
+    /// Returns true if it is found by its address, and linked.
     pub(super) fn is_usual(&self) -> bool {
         !self.single && !self.recorded && self.part.is_none()
     }
 
-    /// Whether an instruction at `pc` may be incomplete in the copy.
+    /// Returns true if an instruction at `pc` may be incomplete in the copy.
     pub(super) fn ends_early(&self, pc: AppPc) -> bool {
         self.made && !self.across && self.end - pc.0 < LONGEST
     }
@@ -132,7 +132,7 @@ pub fn prepare(pages: &mut Pages, mapping: &Mapping, page: u64) -> bool {
     }
 }
 
-/// Whether the kernel has turned memory protection keys on.
+/// Returns true if the kernel has turned memory protection keys on.
 fn keys_in_use() -> bool {
     const UNKNOWN: u8 = 0;
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -235,7 +235,7 @@ impl Translator {
         Reader::new(code, pc)
     }
 
-    /// Whether a fragment of code that may change ends behind `insn`.
+    /// Returns true if a fragment of code that may change ends after `insn`.
     pub(super) fn ends_behind(&self, insn: &Insn) -> bool {
         const SERIALIZING: [&[u8]; 2] = [&[0x0f, 0xa2], &[0x0f, 0x01, 0xe8]]; // cpuid, serialize
         // SAFETY: the instruction was decoded from these bytes.

@@ -1,8 +1,9 @@
-//! What the runtime does with a thread that acyclic paths depend on, told in its records.
+//! Marks: records of the runtime's actions on a thread that acyclic paths depend on.
 //!
-//! Fragments say where control arrives, and how it leaves. Between them the runtime executes instructions in place, enters the
-//! handlers of signals and returns from them: there it appends a record of its own, in order with those of the fragments.
-//! A mark's path is numbered when it is needed first; a child of `fork` keeps the number with the rest of the dictionary.
+//! Fragments record where control arrives, and how it leaves. Between them the runtime executes instructions in place,
+//! enters the handlers of signals and returns from them. There it appends a record of its own, in order with those of
+//! the fragments. A mark's path is numbered when it is needed first. A child of `fork` keeps the number with the rest
+//! of the dictionary.
 #![allow(unsafe_code)] // reason: writes records.
 
 use trommel_queue::dict::{Event, Mark, Passed};

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A fragment must do exactly what its app code does, with every register, flag and byte of memory
-//! the app's at each instruction boundary, while control stays in the cache; and it must be made
+//! the app's at each instruction boundary, while control stays in the cache. It must be made
 //! quickly, since most code that ever runs, runs once.
 //!
 //! # Strategy
@@ -15,12 +15,12 @@
 //!   entry           direct links come in here
 //!   checked entry   tag check for indirect branches (see below)
 //!   steal           with a stolen register for records: spill it, load the write pointer
-//!   steps           one for each app instruction, probes before or behind
+//!   steps           one for each app instruction, probes before or after
 //!   tails           taken branches that have something to record on their way out
 //! ```
 //!
-//! What follows a branch may never run. In a program's hot code that costs little, since it is
-//! translated once; but the dynamic linker's code mostly runs once, or never. So until control
+//! The code after a branch may never run. In a program's hot code that costs little, since it is
+//! translated once. The dynamic linker's code mostly runs once, or never. So until control
 //! reaches the program's own entry point, fragments are *brief*: they end at a branch when they have
 //! a few instructions. A third less is translated then.
 //!
@@ -121,7 +121,7 @@ const FEW_INSNS: usize = 4;
 const SHORT_FRAGMENT: u64 = 8 << 10;
 const SHORT_STUBS: u64 = 2 << 10;
 
-/// Why an address got no fragment.
+/// Reason why an address got no fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// Run this one instruction natively: it faults, or the CPU knows better than we do.
@@ -148,7 +148,7 @@ pub enum Refusal {
     Call,
     /// The host must be done with what was in this range before code there is translated.
     Moved(Range),
-    /// What memory is code cannot be found out.
+    /// The memory map, which says what is code, cannot be read.
     NoMaps,
     /// The host must say what it calls code that is counted.
     Unnamed,
@@ -160,7 +160,7 @@ impl From<DictionaryFull> for Refusal {
     }
 }
 
-/// What to collect and how to translate; the same for a whole run.
+/// Kinds to collect and options of translation; the same for a whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Event kinds to record.
@@ -177,14 +177,14 @@ pub struct Config {
     pub trace_insns: usize,
     /// Traces are optimised.
     pub optimise: bool,
-    /// What does the app's work is marked.
+    /// True if the code that does the app's work is marked.
     pub audit: bool,
     /// Jumps keep off the boundaries of lines of 32 bytes.
     pub whole_jumps: bool,
 }
 
 impl Config {
-    /// How fragments look besides what they are made from, as far as that differs between processes with one runtime.
+    /// Returns the options that shape fragments and may differ between processes with one runtime.
     pub fn shape(&self) -> u32 {
         let word = |bit: bool, at: u32| u32::from(bit) << at;
         self.max_insns as u32
@@ -195,12 +195,12 @@ impl Config {
             | u32::from(self.kinds.bits()) << 16
     }
 
-    /// Whether instructions are in the dictionary.
+    /// Returns true if instructions are in the dictionary.
     fn lists(&self) -> bool {
         self.listed || self.kinds.has(Kind::Address)
     }
 
-    /// Whether operands are looked at, not just branches.
+    /// Returns true if operands are looked at, not just branches.
     pub fn wants_values(&self) -> bool {
         [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
             .into_iter()
@@ -220,7 +220,7 @@ struct Tail {
     event: Option<Event>,
     spilled: Spilled,
     passed: usize,
-    /// What ways keep there.
+    /// State that ways keep there.
     kept: Kept,
 }
 
@@ -229,7 +229,7 @@ pub struct Translator {
     config: Config,
     /// The ways of counting, as far as they are enabled, with what each keeps for the process.
     pub ways: Ways,
-    /// Which of them are on, and what they need.
+    /// The ways that are on, and what they need.
     on: On,
     needs: Needs,
     /// A block without events in the dictionary, once messages are about one.
@@ -240,39 +240,39 @@ pub struct Translator {
     brief_until: Option<AppPc>,
     /// Fragments have few instructions, for which less room will do.
     pub short: bool,
-    /// What was read of code that may change.
+    /// Copy of the code that was read last and may change.
     made: made::Buffer,
     /// The fragment being made.
     job: Job,
 }
 
-/// What a fragment is made from and for.
+/// Environment of a fragment that is being made.
 pub struct Site<'a> {
     /// The cache to place it in.
     pub cache: &'a mut Cache,
-    /// What memory is code.
+    /// Memory that is code.
     pub regions: &'a mut Regions,
-    /// Which of it is writable.
+    /// Pages of code that are writable.
     pub pages: &'a mut Pages,
     /// The dictionary.
     pub shared: &'a mut Shared,
     /// Indirect branches that are counted.
     pub pairs: &'a mut Pairs,
-    /// What earlier runs have left, and what this one leaves.
+    /// Records of earlier runs, and those that this run leaves.
     pub persist: &'a mut Option<Persist>,
 }
 
-/// What a fragment is to be like.
+/// Shape of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// As most are.
+    /// The usual one.
     Usual,
     /// An indirect branch leads there.
     Checked,
     /// One instruction, which may change the code after it: not found by its address, and never
     /// linked.
     Single,
-    /// At most as many instructions as two to this power, for the end of a window: not found by its
+    /// Part of a window's end, of at most as many instructions as two to this power: not found by its
     /// address, and never linked.
     Part(u8),
     /// A piece of a path that is recorded: each exit leads to the dispatcher.
@@ -319,7 +319,7 @@ impl Translator {
         translator
     }
 
-    /// Whether there are traces, if not in this variant of the code.
+    /// Returns true if there are traces, even if not in this variant of the code.
     pub fn leads_to_traces(&self) -> bool {
         self.config.trace_insns != 0
     }
@@ -354,7 +354,7 @@ impl Translator {
         self.write(site, app, end, shape == Shape::Checked)
     }
 
-    /// What was written from `from` on does the app's work.
+    /// Marks the code from `from` on as the app's work.
     fn is_work(&mut self, from: usize) {
         if !self.config.audit {
             return;
@@ -366,13 +366,13 @@ impl Translator {
         }
     }
 
-    /// Nothing has been decoded.
+    /// Begins a fragment: nothing has been decoded.
     fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
         let prefix = self.followed(prefix);
         self.job.begin(from, prefix, trace);
     }
 
-    /// What the first pass has found, as a fragment in the cache.
+    /// Writes the fragment that the first pass has found into the cache.
     fn write(
         &mut self,
         site: &mut Site<'_>,

@@ -1,27 +1,29 @@
-//! The optimiser of traces: what a loop keeps in memory is kept in registers too.
+//! The optimiser of traces: promotes variables of a loop from memory to registers.
 //!
 //! # Problem
 //! Code that was compiled without optimisation, and code with more variables than registers, keeps variables in
 //! its stack frame. A loop waits five cycles for each of them, from the store of one round to the load of the next.
 //!
 //! # Strategy
-//! Dynamo's redundant load removal (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.2), for a trace that comes to its own start. It is
-//! laid out twice: the first time as it is, the second time as the loop that goes on, led by a [`Loop`]:
+//! Dynamo's redundant load removal (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.2), for a trace that comes to its own start.
+//! The trace is laid out twice: first as it is, then as the loop that a [`Loop`] describes.
 //!
-//! * a *slot* is a place of the stack frame that the loop names; the most useful ones get a *home*, a general register that
-//!   no instruction of the trace uses;
-//! * **every store stays**, in its place, so that memory is the app's at each instruction; it is made to the home as well;
-//! * a load becomes a use of the home; an instruction that reads and writes the slot is done to the home, and followed by a store.
+//! * A *slot* is a place of the stack frame that the loop names. The most useful ones get a *promoted register*, a general
+//!   register that no instruction of the trace uses.
+//! * **Every store stays**, in its place, so that memory is the app's at each instruction. The promoted register is written, too.
+//! * A load becomes a use of the promoted register. An instruction that reads and writes the slot operates on the promoted
+//!   register, and a store follows.
 //!
-//! Between the two rounds (the *crossing*) the app's values of the homes are put away, and homes are loaded. After every exit the app's
-//! values are loaded again; at any place in the second round they are known to lie there (`cache::Spilled::homes`).
+//! Between the two rounds (the *crossing*) the app's values of the promoted registers are saved, and the slots are loaded into
+//! them. After every exit the app's values are loaded again. At any place in the second round they are known to lie there
+//! (`cache::Spilled::homes`).
 //!
-//! A store to an unknown address may have changed a slot: its home is *in doubt*, and is *renewed* before the next
-//! use. Where the instruction overwrites all flags that is a comparison and a jump out of line when they differ, which
-//! predicts the value; else a load.
+//! A store to an unknown address may have changed a slot. Its promoted register is then *in doubt*, and is *renewed* before
+//! the next use. If the instruction overwrites all flags, the renewal is a comparison and a jump out of line when they differ,
+//! which predicts the value. Otherwise it is a load.
 //!
-//! One pass forward follows addresses and takes note of slots, one backward says what is in doubt at the start of
-//! a round, and one forward writes. Then [`values`] looks at what is left.
+//! One pass forward follows addresses and lists slots. One backward finds what is in doubt at the start of a round.
+//! One forward writes. Then [`values`] improves what is left.
 //!
 //! # Why it is correct
 //! * The first round has executed every access of the second one, to the same addresses, as the stack and frame pointers are
@@ -31,9 +33,9 @@
 //!   compared at the crossing; where it differs, the loop goes on with first rounds.
 //! * Nobody else writes to slots: the process has one thread ([`crate::engine::state::Runtime::is_alone`]), the kernel writes in system calls, which
 //!   end traces, and handlers of signals run outside of the trace, to which the app comes back by its start. Before a second
-//!   thread is made, or the kernel is told to write when it likes (`io_uring_setup`, `io_setup`), traces with homes are retired. The
+//!   thread is made, or the kernel may write at any time (`io_uring_setup`, `io_setup`), traces with promoted registers are retired. The
 //!   stack is a private mapping, which is looked at when the trace is made.
-//! * Homes are used by no instruction of the trace, so each instruction that can fault has the app's registers but for them.
+//! * Promoted registers are used by no instruction of the trace, so each instruction that can fault has the app's registers but for them.
 //!
 //! Data in, data out: nothing is read or written but what is given, so that it can be tested by itself.
 //!
@@ -66,23 +68,23 @@ pub(crate) struct Span {
     end: u32,
 }
 
-/// How a home that is in doubt is renewed.
+/// Renewal of a promoted register whose value is in doubt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Renewal {
-    /// By a load.
+    /// Load of its value.
     Load(Span),
-    /// By a load if a comparison, which destroys flags, says that they differ.
+    /// Load of its value if a comparison, which destroys flags, says that they differ.
     Compare(Span, Span),
 }
 
-/// What becomes of an instruction in the second round.
+/// Action on an instruction in the second round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Action {
-    /// What comes first.
+    /// Renewal that comes first.
     pub(crate) renewal: Option<Renewal>,
     /// The instruction itself is not executed.
     pub(crate) replaced: bool,
-    /// What is executed in its place or after it.
+    /// Code that is executed in its place or after it.
     pub(crate) code: Span,
     /// A signal is not delivered before it.
     pub(crate) joined: bool,
@@ -111,11 +113,11 @@ impl Home {
 /// The second round of a trace that comes to its own start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Loop {
-    /// What is in registers all the time.
+    /// Promoted registers: they hold variables all the time.
     pub(crate) homes: Vec<Home>,
-    /// What the first round computes, and the second has in registers.
+    /// Values that the first round computes, and the second has in registers.
     pub(crate) kept: Vec<Kept>,
-    /// By how much the frame pointer must be above the stack pointer at the crossing, if that matters.
+    /// Distance of the frame pointer above the stack pointer at the crossing, if that matters.
     pub(crate) frame: Option<i32>,
     /// One for each instruction.
     pub(crate) actions: Vec<Action>,
@@ -153,20 +155,20 @@ impl Slot {
     }
 }
 
-/// What an instruction does to memory.
+/// Access of an instruction to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Access {
     /// The slot that its operand names, and how, where it can be done to a register.
     form: Option<(Slot, Form)>,
-    /// What else it writes of the frame.
+    /// Range of the frame that it writes, too.
     writes: Option<(i64, u64)>,
-    /// It writes, or may, where is not known.
+    /// True if it writes, or may, to an unknown address.
     wild: bool,
 }
 
-/// What a home must be worth: each costs a store and a load on the way in, and a load on the way out.
+/// Least worth of a promoted register: each costs a store and a load on the way in, and a load on the way out.
 const WORTH: u32 = 3;
-/// Homes of a loop.
+/// Promoted registers of a loop.
 const MOST_HOMES: usize = 6;
 /// Furthest that a frame pointer is above the stack pointer.
 const FRAME: i64 = 64 << 10;
@@ -207,8 +209,8 @@ pub(crate) fn plan(insns: &[Instruction], ways: &[Way], frame: i64) -> Option<Lo
     Some(found)
 }
 
-/// What each instruction does to memory; `None` where the stack pointer, or the frame pointer if there is one, is not at
-/// the end of a way what it was at the start.
+/// Returns the accesses of each instruction to memory; `None` if the stack pointer, or the frame pointer if there is one,
+/// is not at the end of a way what it was at the start.
 fn follow(
     insns: &[Instruction],
     ways: &[Way],
@@ -276,7 +278,7 @@ fn access(i: &Instruction, info: &mut InstructionInfoFactory, state: &Frame) -> 
     Some(access)
 }
 
-/// A slot and what a home for it would be worth.
+/// A slot and the worth of a promoted register for it.
 struct Candidate {
     slot: Slot,
     loads: u32,
@@ -335,7 +337,7 @@ fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
 }
 
 impl Access {
-    /// Whether it may change what a slot holds after the back of its home.
+    /// Returns true if it may change the slot's memory without changing its promoted register.
     fn spoils(&self, slot: &Slot) -> bool {
         let other = match self.form {
             Some((own, Form::Write | Form::Change)) => {
@@ -357,7 +359,7 @@ impl Access {
     }
 }
 
-/// Whether what a slot holds is in doubt at the end of a way; `None` if nothing on it says so.
+/// Returns true if the value of a slot is in doubt at the end of a way; `None` if nothing on the way decides it.
 fn doubt_at_end(ways: &[Way], way: &Way, accesses: &[Access], slot: &Slot) -> Option<bool> {
     let mut range = way.range.clone();
     let mut from = way.from;
@@ -431,7 +433,7 @@ fn write(
 struct Writer<'a> {
     accesses: &'a [Access],
     slots: &'a [Slot],
-    /// Which slots the first round writes for certain.
+    /// Slots that the first round writes for certain.
     written: Vec<bool>,
     doubt: Vec<bool>,
     out: Loop,

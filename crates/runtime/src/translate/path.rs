@@ -1,4 +1,4 @@
-//! Traces: fragments led along a path that was executed.
+//! Traces: fragments along a path that was executed.
 //!
 //! # Strategy
 //! The first pass decodes piece after piece. Where a piece ends in a transfer the trace goes on
@@ -29,23 +29,23 @@ use crate::memory::pages::page_of;
 use crate::memory::region::Nature;
 use crate::translate::piece::{MAX_INSNS, Path, Piece};
 
-/// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten homes
+/// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten promoted registers
 /// back), a miss 240 and a message about a value 145; no instruction has more than two of these.
 pub(super) const MAX_CODE: u64 = 384 << 10;
-/// As [`MAX_CODE`], where events are counted by a profiler: one that is not shielded, and its interval's end, take up to 240 bytes. And where there are
-/// [strides](super::strides), each of which may be there twice.
+/// Room like [`MAX_CODE`], where events are counted by a profiler: one that is not shielded, and its interval's end, take up to
+/// 240 bytes. With [strides](super::strides), each of these may be there twice.
 pub(super) const MAX_SHIELDED: u64 = 640 << 10;
 /// Room its stubs may need: 20 bytes an exit, 170 a turn.
 pub(super) const MAX_STUBS: u64 = 256 << 10;
 /// Bytes that steps may be apart, which are within 64 KiB.
 pub(super) const FURTHEST: usize = 60 << 10;
 
-/// Where a trace goes on after a transfer.
+/// Place where a trace goes on after a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Turn {
     /// The transfer, by its place in the trace.
     pub(super) at: usize,
-    /// What is executed next.
+    /// Address of the next instruction.
     pub(super) to: AppPc,
 }
 
@@ -119,7 +119,7 @@ impl Translator {
         free.min_by_key(uses)
     }
 
-    /// First pass, over a path that goes on to `behind`, if a turn may be made of its last branch.
+    /// Runs the first pass over a path that goes on to `behind`, if a turn may be made of its last branch.
     /// Returns where the main line goes on, as [`Self::collect`] does.
     pub(super) fn follow(
         &mut self,
@@ -229,13 +229,13 @@ impl Translator {
         }
     }
 
-    /// Whether the trace goes on after the transfer at `n`.
+    /// Returns true if the trace goes on after the transfer at `n`.
     pub(super) fn turns_at(&self, n: usize) -> bool {
         let turn = self.job.turns.get(self.job.turned);
         turn.is_some_and(|turn| turn.at == n)
     }
 
-    /// As [`Self::turn_of`], which is asked afterwards.
+    /// Returns the same as [`Self::turn_of`], which is asked afterwards.
     pub(super) fn next_turn(&self, n: usize) -> Option<AppPc> {
         let turn = self
             .job
@@ -245,7 +245,7 @@ impl Translator {
         Some(turn.to)
     }
 
-    /// Where the trace goes on after the transfer at `n`, if it does.
+    /// Returns the address at which the trace goes on after the transfer at `n`, if it does.
     pub(super) fn turn_of(&mut self, n: usize) -> Option<AppPc> {
         let turn = self
             .job

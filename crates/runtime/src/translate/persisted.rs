@@ -1,29 +1,34 @@
 //! Fragments without addresses, and back ([`crate::channel::persist`]).
 //!
 //! # Problem
-//! What is written once must be right wherever the code of the app and the fragment lie next time. Of a fragment's
-//! bytes these depend on that: operands relative to the instruction, addresses of the app, numbers of exits, and jumps to
+//! A record must be right wherever the code of the app and the fragment lie next time. These bytes of a fragment
+//! depend on that: operands relative to the instruction, addresses of the app, numbers of exits, and jumps to
 //! exit stubs.
 //!
 //! # Strategy
-//! Who writes such a field notes it ([`Field`]), and in a record it holds what is left without addresses: an offset in the
+//! The writer of such a field notes it ([`Field`]). The record holds the rest without addresses: an offset in the
 //! file that the code is from. Exit stubs are made anew. Where code depends on its own address otherwise (alignment), it
 //! does so modulo a cache line, so a fragment is put at the same place in a line.
 //!
-//! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
-//! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::channel::strata`]) the paths are
-//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::value_counters`]) the paths are those of value counters, and what the index of a value counter
-//! begins with is made of the path's number of this run.
+//! *If paths are counted*, a record has the dictionary's entries of the fragment: the events of its block, its paths, and the
+//! indirect branch that is counted. They get numbers and a key of this run when the fragment is loaded.
 //!
-//! Where events are counted by [strides](super::strides), a record has their kinds, of which the dictionary is to have messages, and which exits lead to where a sample is near.
+//! *If a sampler counts events* ([`crate::channel::strata`]), the paths are those that its messages name. The counter of each,
+//! or the start of a value's hash, is computed anew, as it depends on the host's name of the place.
 //!
-//! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
+//! *If values are counted exactly* ([`super::value_counters`]), the paths are those of value counters. The start of a value
+//! counter's index is made from the path's number of this run.
+//!
+//! With [strides](super::strides), a record has the kinds of events that are counted, the kinds that the dictionary has
+//! messages about, and the exits for a near sample.
+//!
+//! A fragment that cannot be written like this is not kept: one with operands out of reach, of code that may change or is not of one
 //! region of a file, one that records, one with a pool of constants for the hash of values (`:mul`), and traces.
 //!
 //! # Why it is correct
-//! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit; a field that
-//!   nobody noted would differ. The tests of this module do that with all functions of the C library.
-//! * What was looked at beside the fragment's own code, to know whether flags are used after it, is compared like that.
+//! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit. A field that
+//!   was not noted would differ. The tests of this module compare all functions of the C library like that.
+//! * Code beside the fragment's own that was looked at, to find out if flags are used after it, is compared, too.
 //!
 //! **I17 (kept fragments).** A kept fragment is used only where file and bytes of its code are those that it was made from. Apart from addresses and numbers of a run, it is what the translator would make, bit for bit.
 #![allow(unsafe_code)] // reason: reads the app's code.
@@ -62,7 +67,7 @@ pub(super) struct Notes {
     pub(super) looked: Vec<(AppPc, AppPc)>,
     /// The record being made.
     pub(super) record: Vec<u8>,
-    /// Where the sampler's counters are in the code, and the numbers of the paths of their messages.
+    /// Places of the sampler's counters in the code, and the numbers of the paths of their messages.
     counted: Vec<(u16, u32)>,
     /// The numbers of the paths of what is brought back, and the sampler's counters of those that messages name.
     numbers: Vec<u32>,
@@ -107,7 +112,7 @@ impl Translator {
         }
     }
 
-    /// The fragment being made depends on addresses in a way that cannot be told.
+    /// The fragment being made depends on addresses in a way that a record cannot hold.
     pub(super) fn is_unfit(&mut self) {
         self.job.notes.unfit = true;
     }

@@ -1,4 +1,4 @@
-//! What traces are made of, as the recorder says it.
+//! Pieces of traces, as the recorder describes them.
 
 use alloc::vec::Vec;
 
@@ -17,17 +17,17 @@ pub struct Piece {
     pub insns: u16,
 }
 
-/// What a trace is made of.
+/// Content of a trace.
 pub struct Path<'a> {
-    /// What is executed most.
+    /// The pieces that are executed most.
     pub pieces: &'a [Piece],
-    /// What follows its start on an acyclic path.
+    /// Prefix of its start on an acyclic path.
     pub prefix: Prefix,
-    /// It comes to its own start.
+    /// True if it comes to its own start.
     pub closed: bool,
     /// Other ways from its start to its start.
     pub others: Vec<&'a [Piece]>,
-    /// By how much `rbp` is above `rsp` at its start, if it is a loop that may keep slots of the stack
+    /// Distance of `rbp` above `rsp` at its start, if it is a loop that may keep slots of the stack
     /// frame in registers.
     pub frame: Option<i64>,
 }

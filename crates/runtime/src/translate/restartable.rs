@@ -1,16 +1,15 @@
 //! Restartable sequences (`rseq`), found before they are executed.
 //!
 //! # Problem
-//! A program may tell the kernel of a stretch of its code that must be abandoned when the thread is
-//! interrupted in it. The kernel compares program counters with what the program told it, so it would never abandon
-//! a copy of that code in the cache, and the sequence would be no sequence any more.
+//! A program may register a stretch of its code with the kernel that must be abandoned when the thread is
+//! interrupted in it. The kernel compares program counters with the registered ones. It would never abandon
+//! a copy of that code in the cache, so the copy would no longer be a restartable sequence.
 //!
 //! # Strategy
-//! The program tells by storing the address of a descriptor, of 32 bytes and as much alignment, right before
-//! the sequence. Code takes that address with `lea`. So each `lea` of such an address, relative to the
-//! instruction, is looked at: a descriptor's sequence and the place where it is abandoned to are in the region
-//! of the `lea`, and nothing else looks like that. The program is detached before it, and its sequences
-//! are what they are natively.
+//! The program registers a sequence by storing the address of a descriptor, of 32 bytes and as much alignment, right
+//! before the sequence. Code takes that address with `lea`. So each `lea` of such an address, relative to the
+//! instruction, is looked at: a descriptor's sequence and its abort address are in the region of the `lea`, and
+//! nothing else looks like that. The program is detached before it, so its sequences run natively.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use crate::base::address::AppPc;
@@ -18,7 +17,7 @@ use crate::base::address::Range;
 use crate::base::decode::Insn;
 use crate::base::sys;
 
-/// Whether `insn`, whose bytes are at `bytes` and which is in `region`, takes the address of a
+/// Returns true if `insn`, whose bytes are at `bytes` and which is in `region`, takes the address of a
 /// descriptor.
 pub(super) fn begins(insn: &Insn, bytes: *const u8, region: Range) -> bool {
     const LEA: u8 = 0x8d;
@@ -55,8 +54,8 @@ fn is_descriptor(address: u64, region: Range) -> bool {
         && is_signed(abort)
 }
 
-/// Whether the signature is before the place where a sequence is abandoned to, without which the
-/// kernel does not go there: that with which the C library registers every thread.
+/// Returns true if the signature precedes the abort address of a sequence. Without it the kernel does not go there.
+/// It is the signature with which the C library registers every thread.
 fn is_signed(abort: u64) -> bool {
     const SIGNATURE: u32 = 0x5305_3053;
     let mut bytes = [0; 4];

@@ -18,38 +18,38 @@ use crate::slot;
 /// One walk over the instructions of a fragment.
 pub(super) struct Walk {
     pub(super) insns: Vec<Insn>,
-    /// Whether it is a second round, and which of the instructions are in it.
+    /// Rounds: for each, true if it is a second round, and the range of its instructions.
     pub(super) rounds: Vec<(bool, Range<usize>)>,
     pub(super) app: AppPc,
-    /// Where the main line goes on, if it does not end in a transfer.
+    /// Address at which the main line goes on, if it does not end in a transfer.
     pub(super) end: Option<AppPc>,
-    /// Where direct links enter, by offset.
+    /// Offset at which direct links enter.
     pub(super) entry: usize,
     pub(super) block: Option<u32>,
     pub(super) first_step: usize,
 }
 
-/// Where a walk is.
+/// Position of a walk.
 pub(super) struct At {
     /// The round, and the instruction.
     pub(super) round: usize,
     pub(super) n: usize,
-    /// It is of a second round, the last of its round, and closes a loop.
+    /// True if it is of a second round, if it is the last of its round, and if it closes a loop.
     pub(super) second: bool,
     pub(super) last: bool,
     pub(super) closes: bool,
-    /// Where its step begins.
+    /// Start of its step.
     pub(super) from: usize,
     /// Events of the block, and values, that were passed.
     pub(super) events: usize,
     pub(super) values: usize,
-    /// What the last instruction does to flags, before that is taken note of.
+    /// Effect of the last instruction on flags, before that is taken note of.
     pub(super) effect: Option<Effect>,
     /// The round is left out.
     pub(super) left_out: bool,
     /// A way writes something before or after the instruction that belongs to its step.
     pub(super) probed: bool,
-    /// Where each way's words of the instruction are in the record.
+    /// Place of each way's words of the instruction in the record.
     pub(super) slots: [i32; WAYS],
 }
 
@@ -142,7 +142,7 @@ impl Translator {
         })
     }
 
-    /// Where direct links enter, and the checked entry, if it has one.
+    /// Writes the entry of direct links, and the checked entry, if it has one.
     fn write_entry(&mut self, app: AppPc, checked: bool) -> (usize, Option<usize>) {
         self.job.spilled = Spilled::NONE;
         if !checked {
@@ -183,7 +183,7 @@ impl Translator {
         self.ways_walked(site, walk, &mut at)
     }
 
-    /// What the main line does after its last instruction.
+    /// Writes the end of the main line, after its last instruction.
     pub(super) fn write_end(
         &mut self,
         site: &mut Site<'_>,
@@ -209,7 +209,7 @@ impl Translator {
         Ok(())
     }
 
-    /// What follows the main line.
+    /// Writes the code after the main line.
     fn write_rest(
         &mut self,
         site: &mut Site<'_>,

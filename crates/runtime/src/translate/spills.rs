@@ -56,7 +56,7 @@ impl Translator {
         }
     }
 
-    /// Loads the app's values of the homes of a loop.
+    /// Loads the app's values of the promoted registers of a loop.
     pub(super) fn unspill_homes(&mut self) {
         if core::mem::take(&mut self.job.spilled.homes) {
             give_homes_back(&mut self.job.code, self.job.looped.homes());

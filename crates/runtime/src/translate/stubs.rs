@@ -12,15 +12,15 @@ use crate::cache::{Cache, Exit, Spilled, UNLINKED, Way};
 use crate::slot;
 
 impl Translator {
-    /// Whether a taken branch has nothing to do on its way out.
+    /// Returns true if a taken branch has nothing to do on its way out.
     pub(super) fn leaves_directly(&self, events: usize) -> bool {
         let nothing = !self.wants(Kind::Edge) && events == self.job.first;
         let all_is_done = self.job.spilled == Spilled::NONE && !self.keeps_events();
         nothing && !self.needs.each_exit && all_is_done
     }
 
-    /// A conditional branch that leaves the main line from `from`, by which it is the event `other`. Returns how many events the main
-    /// line has passed by going on.
+    /// Writes a conditional branch that leaves the main line from `from`, by which it is the event `other`. Returns the number of
+    /// events that the main line has passed by going on.
     #[allow(
         clippy::too_many_arguments,
         reason = "the state of one walk over a fragment"
@@ -44,7 +44,7 @@ impl Translator {
         usize::from(event.is_some())
     }
 
-    /// What is written for a branch that leaves from here, after the main line.
+    /// Returns the tail of a branch that leaves from here, to be written after the main line.
     pub(super) fn tail(
         &self,
         from: Rel32,
@@ -98,7 +98,7 @@ impl Translator {
         self.job.stubs.jmp_gs(slot!(entry.exit));
     }
 
-    /// What stands in an exit that is not linked.
+    /// Returns the link word of an exit that is not linked.
     pub(super) fn next_link(&self) -> u32 {
         match self.job.onward {
             Prefix::UNKNOWN => self.job.onward_path,
@@ -106,7 +106,7 @@ impl Translator {
         }
     }
 
-    /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs, behind `path`. Its
+    /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs, after `path`. Its
     /// target is the branch itself.
     pub(super) fn recorded_exit(&self, cache: &mut Cache, path: Option<u32>) -> u32 {
         cache.new_exit(Exit {
@@ -121,7 +121,7 @@ impl Translator {
         })
     }
 
-    /// Whether a trace may start where the instruction leads to: backward, and if it is a call, not far,
+    /// Returns true if a trace may start at the target of the instruction: backward, and if it is a call, not far,
     /// as recursion is.
     fn may_start(&self, to: AppPc) -> bool {
         const NEAR: u64 = 4096;

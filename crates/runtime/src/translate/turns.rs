@@ -29,17 +29,17 @@ pub(super) struct Miss {
     expected: AppPc,
     spilled: Spilled,
     target: Target,
-    /// How the flags are made again that the comparison has destroyed.
+    /// Recipe that makes the flags again that the comparison has destroyed.
     recipe: Option<Recipe>,
     /// The events of the block before it, which are counted with it if it has no key.
     passed: Passed,
-    /// Where it is counted.
+    /// Key under which it is counted.
     key: Key,
-    /// What ways keep there.
+    /// State that ways keep there.
     kept: Kept,
 }
 
-/// Where the target of an indirect branch is when a comparison has failed.
+/// Place of an indirect branch's target when a comparison has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     /// Its difference to what was expected is in `rcx`.
@@ -114,8 +114,8 @@ impl Translator {
         Ok(at_fault)
     }
 
-    /// Whether a comparison may destroy flags: how they are made again if it fails, and where the
-    /// target is then.
+    /// Returns the recipe of the flags and the place of the target if a comparison may destroy flags. They are used
+    /// if the comparison fails.
     fn with_flags(&self, insn: &Insn, to: AppPc) -> Option<(Recipe, Target)> {
         let recipe = self.job.flags.recipe?;
         let target = match (insn.class, insn.rm) {
@@ -135,7 +135,7 @@ impl Translator {
         (target != Target::Rcx || !needs_rcx).then_some((recipe, target))
     }
 
-    /// As [`Self::predicted`], with flags.
+    /// Writes the comparison like [`Self::predicted`], with flags.
     fn compared(
         &mut self,
         site: &mut Site<'_>,
@@ -256,7 +256,7 @@ impl Translator {
 }
 
 impl Miss {
-    /// From the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
+    /// Writes the way from the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
     /// app's.
     fn come_to_target(&self, code: &mut Code<'_>, stolen: Option<Reg>, homes: u16) {
         if let Some(p) = stolen.filter(|_| self.spilled.stolen) {
@@ -299,7 +299,7 @@ impl Miss {
     }
 }
 
-/// What `ret` with a number does after its pop.
+/// Writes the release of the stack by `ret` with a number, after its pop.
 fn release_stack(code: &mut Code<'_>, release: u16) {
     if release != 0 {
         code.lea(Reg::RSP, Reg::RSP, i32::from(release));

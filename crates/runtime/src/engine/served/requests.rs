@@ -1,8 +1,8 @@
-//! What the app asks of its queues: to be opened, closed, flushed.
+//! Requests of the app about its queues: open, close, flush.
 //!
-//! Requests may wait, for threads that are just sending or for room, so they are answered with no lock held, when the dispatcher
-//! is done ([`Thread::run_errand`]). What changes the table does so under the lock, for a moment: a thread that ends closes
-//! what is its own and nothing else.
+//! Requests may wait for sending threads or for room. They are answered with no lock held, when the dispatcher
+//! is done ([`Thread::run_errand`]). Changes of the table hold the lock for a moment: a thread that ends closes
+//! only its own entries.
 #![allow(unsafe_code)] // reason: looks at other threads.
 
 use core::sync::atomic::AtomicU32;
@@ -160,7 +160,7 @@ impl Thread {
         self.serving.errand = Some(errand);
     }
 
-    /// Does what the app has asked for about queues. No lock is held.
+    /// Runs the app's requests about queues. No lock is held.
     pub fn run_errand(&mut self, context: &mut Context) {
         let Some(errand) = self.serving.errand.take() else {
             return;

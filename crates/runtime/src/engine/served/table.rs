@@ -15,7 +15,7 @@ pub const OPEN_AT_A_TIME: usize = 16;
 /// A message: seven words of the record, and what says whose it is.
 pub type Message = [u64; MESSAGE_WORDS + 1];
 
-/// What a thread has to do with queues of the app's.
+/// A thread's state for the app's queues.
 #[derive(Default)]
 pub struct Serving {
     /// The entry that it sends to, plus one.
@@ -30,7 +30,7 @@ pub struct Serving {
 #[derive(Default)]
 pub(crate) struct Spill {
     pub(crate) messages: Vec<Message>,
-    /// Those before it were sent.
+    /// Index of the first that is not sent.
     pub(crate) from: usize,
 }
 
@@ -44,7 +44,7 @@ impl Spill {
 /// A queue that is open.
 #[repr(align(64))]
 pub(crate) struct Entry {
-    /// Where; 0 while none is.
+    /// Address of the queue; 0 if there is none.
     pub(crate) base: AtomicU64,
     /// Messages that there is room for.
     pub(crate) room: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     pub(crate) server: AtomicU64,
     /// Messages sent.
     pub(crate) written: AtomicU64,
-    /// How many that may be, as far as the read status was looked at.
+    /// Number of messages that may be written, by the read status when last looked at.
     pub(crate) limit: AtomicU64,
     /// Its number.
     pub(crate) number: AtomicU8,
@@ -62,7 +62,7 @@ pub(crate) struct Entry {
 
 /// The queues that the app serves.
 pub struct Queues {
-    /// By number, the entry plus one.
+    /// Index of the entry plus one, by number.
     pub(crate) of: [AtomicU8; 256],
     pub(crate) entry: [Entry; OPEN_AT_A_TIME],
     /// The signal that an interrupt is, or 0.
@@ -89,7 +89,7 @@ impl Queues {
         }
     }
 
-    /// In a child made by `fork`, which has a copy of everything but the service threads.
+    /// Resets the table in a child made by `fork`, which has a copy of everything but the service threads.
     pub fn forget(&self) {
         for n in &self.of {
             n.store(0, Relaxed);
@@ -112,7 +112,7 @@ impl Queues {
         (signal != 0).then_some(signal.into())
     }
 
-    /// Which entry a queue has.
+    /// Returns the entry of a queue.
     pub(crate) fn find(&self, number: u8) -> Option<usize> {
         usize::from(self.of[usize::from(number)].load(Acquire)).checked_sub(1)
     }
@@ -127,10 +127,10 @@ impl Default for Queues {
 /// A request of the app's.
 #[derive(Clone, Copy)]
 pub struct Errand {
-    /// Which.
+    /// The request.
     pub request: Request,
     /// Its arguments.
     pub args: [u64; 2],
-    /// Where it is made.
+    /// Address of the request.
     pub pc: AppPc,
 }

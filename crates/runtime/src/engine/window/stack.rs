@@ -16,7 +16,7 @@ use crate::engine::state::Thread;
 
 /// Words of the stack.
 const WORDS: usize = 117;
-/// What comes before them: the address of the next instruction, the stack pointer and the frame pointer.
+/// Number of registers before them: the address of the next instruction, the stack pointer and the frame pointer.
 const REGISTERS: usize = 3;
 /// Words in a mark after their number.
 const PART: usize = STACK_WORDS - 1;

@@ -4,7 +4,7 @@ use crate::base::address::{AppPc, Range};
 use crate::engine::frames::Frames;
 use crate::engine::window::timer::Timer;
 
-/// Why a window has ended.
+/// Reason for the end of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// All of its instructions were executed.
@@ -17,10 +17,10 @@ pub enum End {
     Refused,
 }
 
-/// How far a thread's window has come.
+/// Progress of a thread's window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Nothing says where it begins.
+    /// Its beginning is not known.
     Unmarked,
     /// Instructions are passed.
     Passing,
@@ -78,14 +78,14 @@ impl Window {
     }
 }
 
-/// What windows need of a thread.
+/// A thread's state for windows.
 #[derive(Default)]
 pub struct Windowed {
     /// The window that it is in.
     pub now: Option<Window>,
     /// The timer that begins the next.
     pub timer: Timer,
-    /// What the kernel says in the frames that it makes for the thread, beside its state.
+    /// Contents of the kernel's signal frames for the thread, beside its state.
     pub frames: Frames,
     /// The GS base that it gets back when it leaves.
     pub app_gs: u64,

@@ -59,7 +59,7 @@ impl Timer {
         now: u64,
         below: impl FnMut(u32) -> u32,
     ) -> bool {
-        /// So many times as long as it was armed for a thread may take that is mostly in system calls.
+        /// Multiple of the armed time that a thread may take that is mostly in system calls.
         const PATIENCE: u64 = 64;
         /// Ticks that it is armed for at once.
         const LONG: u32 = 10;
@@ -98,7 +98,7 @@ impl Timer {
         begin
     }
 
-    /// Nothing comes of it any more.
+    /// Deletes the timer.
     pub fn delete(&mut self) {
         if let Some(id) = self.id {
             // SAFETY: a timer of ours.
@@ -107,7 +107,7 @@ impl Timer {
         *self = Self::default();
     }
 
-    /// In a copy of the process that it belongs to.
+    /// Forgets the timer in a copy of the process that it belongs to.
     pub fn forget(&mut self) {
         *self = Self::default();
     }

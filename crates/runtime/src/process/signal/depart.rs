@@ -42,7 +42,7 @@ struct Made {
 }
 
 impl Made {
-    /// With the state of `context`, but for what is saved in the last step, and the kernel's mask.
+    /// Writes the frame with the state of `context`, but for what is saved in the last step, and the kernel's mask.
     fn write(made: &mut MaybeUninit<Self>, frames: &Frames, context: &Context, mask: u64) {
         let at = made.as_mut_ptr();
         let vectors = at.cast::<u8>();

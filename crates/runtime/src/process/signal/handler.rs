@@ -144,8 +144,8 @@ pub(super) fn call_handler(
     frame.rip = Landmarks::sigreturned();
 }
 
-/// There is no room for a frame: a SIGSEGV, which the app may handle on another stack, unless it is
-/// that one's frame.
+/// Handles a stack with no room for a frame: raises a SIGSEGV, which the app may handle on another
+/// stack, unless the frame is that signal's own.
 fn no_room(
     runtime: &mut Runtime,
     thread: &mut Thread,

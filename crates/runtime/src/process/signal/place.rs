@@ -1,4 +1,4 @@
-//! Where in the app a program counter is that may be in the cache.
+//! Maps a program counter that may be in the cache to its place in the app.
 #![allow(unsafe_code)] // reason: reads the code cache.
 
 use crate::base::address::{AppPc, CachePc};
@@ -8,7 +8,7 @@ use crate::crossing::arch::Landmarks;
 use crate::engine::state::Process;
 use crate::engine::state::Runtime;
 
-/// At which app instruction a signal is delivered.
+/// App instruction at which a signal is delivered.
 pub(super) struct Found {
     /// Its address.
     pub(super) app: AppPc,
@@ -18,7 +18,7 @@ pub(super) struct Found {
     pub(super) caused: bool,
 }
 
-/// Where a signal found the thread.
+/// Place at which a signal found the thread.
 pub(super) enum Where {
     /// At an app instruction, all registers the app's (but a stolen one).
     Boundary(AppPc, Option<(Fragment, Step)>),
@@ -39,7 +39,7 @@ pub(super) fn in_runtime(process: &Process, pc: u64) -> bool {
         && !(Landmarks::resume_start()..=Landmarks::resume_end()).contains(&pc)
 }
 
-/// Where the program counter `pc` is.
+/// Returns the place of the program counter `pc`.
 pub(super) fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     if pc == Landmarks::sigreturned() {
         return Where::Boundary(context.next_pc, None);

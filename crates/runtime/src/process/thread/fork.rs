@@ -47,7 +47,7 @@ use crate::process::syscall;
 /// Processes wait this often for the host to make more slots, 100 ms each time.
 const PATIENCE: usize = 50;
 
-/// Why the child cannot be controlled.
+/// The child cannot be controlled, since there is no slot for it.
 pub struct NoSlot;
 
 /// Claims a slot, waiting for the host to make some if there is none.
@@ -72,7 +72,7 @@ fn claim(mapped: Mapped) -> Result<usize, NoSlot> {
     Err(NoSlot)
 }
 
-/// In the child: puts its slot in place of its parent's.
+/// Puts the child's slot in place of its parent's. Runs in the child.
 pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot> {
     let directory = mapped.directory();
     let slot = &directory.slot[number];
@@ -187,7 +187,7 @@ impl Thread {
         slot.state.store(Slot::EXPECTED, SeqCst);
     }
 
-    /// In the parent: the child is `result`, or there is none. Gives up what was claimed too early.
+    /// Finishes a fork in the parent: the child is `result`, or there is none. Gives up what was claimed too early.
     pub fn forked(&mut self, result: i64) {
         let mapped = self.process.queue.mapped();
         let Some(number) = self.starting.slot.take() else {
@@ -205,8 +205,8 @@ impl Thread {
         }
     }
 
-    /// In the child of a `fork`, whose registers are in the context: attaches to it. When it
-    /// cannot be, nothing has changed but that the lock is free.
+    /// Attaches to the child of a `fork`, whose registers are in the context. Runs in the child. If it
+    /// fails, nothing has changed but that the lock is free.
     pub fn adopt(&mut self, context: &mut Context) -> Result<(), NoSlot> {
         let process = self.process;
         let mask = self.starting.locked.take();

@@ -90,7 +90,7 @@ impl Thread {
         Some(child)
     }
 
-    /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's
+    /// Starts a thread with the app's system call, which is before `next`. Returns the kernel's
     /// answer.
     pub fn start(
         &mut self,

@@ -9,7 +9,7 @@
 //! It gets an area, as a thread does, and is started as one. What it did counts as its maker's:
 //! `trommel_queue::SPAWNED` marks its chunks. Its dispositions are copied ([`Thread::own_actions`]).
 //!
-//! After `vfork` its maker knows that it is done when its own call comes back, and takes back the
+//! After `vfork` its maker knows that it is done when its own call comes back, and reclaims the
 //! area then, however the child ended. One that runs beside its maker puts its area among the free
 //! ones when it exits; when it executes a program, its area is lost.
 //!
@@ -32,7 +32,7 @@ use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::state::Thread;
 
-/// How a process is to be started.
+/// Flags with which a process is started.
 #[derive(Clone, Copy)]
 pub struct Flags(pub u64);
 
@@ -41,14 +41,14 @@ impl Flags {
     const CLONE_SIGHAND: u64 = 0x800;
     const CLONE_VFORK: u64 = 0x4000;
     const CLONE_THREAD: u64 = 0x1_0000;
-    /// Also one of `unshare`.
+    /// Flag of `clone` that `unshare` has, too.
     const CLONE_NEWPID: u64 = 0x2000_0000;
     const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 
-    /// Those of the call `vfork`.
+    /// Flags of the call `vfork`.
     pub const VFORK: Self = Self(Self::CLONE_VM | Self::CLONE_VFORK);
 
-    /// In the same memory.
+    /// Returns true if it is in the same memory.
     pub const fn shares_memory(self) -> bool {
         self.0 & Self::CLONE_VM != 0
     }
@@ -63,7 +63,7 @@ impl Flags {
         self.0 & Self::CLONE_VFORK != 0
     }
 
-    /// It sees other process numbers than its maker.
+    /// Returns true if it sees other process numbers than its maker.
     pub const fn is_foreign(self) -> bool {
         self.0 & Self::CLONE_NEWPID != 0
     }
@@ -75,7 +75,7 @@ impl Flags {
 }
 
 impl Thread {
-    /// Starts a process in this one's memory with the app's system call, which is behind `next`.
+    /// Starts a process in this one's memory with the app's system call, which is before `next`.
     /// Returns the kernel's answer.
     pub fn spawn(
         &mut self,

@@ -8,7 +8,7 @@ use Compressor::{Exact, MultiHash, Recorded, Sampler};
 use trommel_tuple::Kind::{self, Address, Call, Edge, Latency, Path, Type, Value};
 use trommel_tuple::KindSet;
 
-/// How events are compressed.
+/// Compressors of events.
 #[derive(Clone, Copy)]
 pub(super) enum Compressor {
     /// Recorded one by one.
@@ -21,7 +21,7 @@ pub(super) enum Compressor {
     MultiHash(&'static str),
 }
 
-/// What else is asked of the translator.
+/// Further requests to the translator.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Also {
     pub(super) windows: bool,
@@ -134,7 +134,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What is counted in generated code, by each compressor.
+/// Adds the cases of events that are counted in generated code, for each compressor.
 fn counted(cases: &mut Vec<Case>) {
     let kinds: [&[Kind]; 8] = [
         &[Edge],
@@ -165,7 +165,7 @@ fn counted(cases: &mut Vec<Case>) {
     }
 }
 
-/// What windows capture.
+/// Adds the cases of events that windows capture.
 fn captures(cases: &mut Vec<Case>) {
     let kinds: [&[Kind]; 8] = [
         &[Address],
@@ -182,7 +182,7 @@ fn captures(cases: &mut Vec<Case>) {
     }
 }
 
-/// What keeps code from being observed, or is written beside what observes it.
+/// Adds the cases of filters, and of code that is written beside the code that observes.
 fn filters(cases: &mut Vec<Case>) {
     let with = |change: fn(&mut Also), mut also: Also| {
         change(&mut also);

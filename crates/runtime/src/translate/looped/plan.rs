@@ -64,7 +64,7 @@ impl Translator {
         }
     }
 
-    /// Whether instructions lead back to `app`, and are few enough.
+    /// Returns true if instructions lead back to `app`, and are few enough.
     fn closes(&self, range: Range<usize>, app: AppPc, end: Option<AppPc>) -> bool {
         let insns = &self.job.insns[range];
         let back = match (insns.last().map(|last| last.class), end) {

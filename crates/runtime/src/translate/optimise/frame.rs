@@ -1,4 +1,4 @@
-//! Which registers point into the stack frame, and where.
+//! Registers that point into the stack frame, and their distances.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use iced_x86::{
 
 use super::{Access, general};
 
-/// What is known at a place of the trace. Distances are from the stack pointer at its start.
+/// Knowledge about the frame at a place of the trace. Distances are from the stack pointer at its start.
 #[derive(Clone)]
 pub(super) struct Frame {
     registers: [Option<i64>; 16],
@@ -17,7 +17,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// At the start; `frame`: by how much the frame pointer is above the stack pointer.
+    /// Creates the state at the start; `frame`: by how much the frame pointer is above the stack pointer.
     pub(super) fn new(frame: Option<i64>) -> Self {
         let mut registers = [None; 16];
         registers[4] = Some(0);
@@ -28,7 +28,7 @@ impl Frame {
         }
     }
 
-    /// Whether the two pointers are what they were.
+    /// Returns true if the two pointers are as they were.
     pub(super) fn is_as_at_start(&self, frame: Option<i64>) -> bool {
         self.registers[4] == Some(0) && (frame.is_none() || self.registers[5] == frame)
     }
@@ -40,7 +40,7 @@ impl Frame {
             .and_then(|r| self.registers[usize::from(r.0)])
     }
 
-    /// Where in the frame an access is.
+    /// Returns the place of an access in the frame.
     pub(super) fn address(&self, used: &UsedMemory) -> Option<i64> {
         let flat = !matches!(used.segment(), Register::FS | Register::GS);
         let plain = flat && used.index() == Register::None;
@@ -48,7 +48,7 @@ impl Frame {
         base.checked_add(used.displacement() as i64)
     }
 
-    /// Where in the frame the operand in memory is.
+    /// Returns the place of the operand in memory in the frame.
     pub(super) fn operand(&self, i: &Instruction) -> Option<i64> {
         let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
         let plain =
@@ -82,7 +82,7 @@ impl Frame {
         self.saved.retain(|&(at, _)| at + 8 <= from || end <= at);
     }
 
-    /// After an instruction.
+    /// Passes an instruction.
     pub(super) fn pass(
         &mut self,
         i: &Instruction,

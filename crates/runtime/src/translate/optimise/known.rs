@@ -1,4 +1,4 @@
-//! What is known of registers at a place of the second round: which are copies of homes, and which are the same in each round.
+//! Knowledge about registers at a place of the second round: copies of promoted registers, and values that are the same in each round.
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
@@ -6,17 +6,17 @@ use super::simple::{compares_any, is_second_byte};
 use super::{general, rewrite};
 use crate::base::emit::Reg;
 
-/// What is known at a place of the second round.
+/// Knowledge at a place of the second round.
 #[derive(Clone)]
 pub(super) struct Known {
     /// Registers whose value is the same in each round.
     pub(super) values: [Option<u32>; 16],
-    /// Registers that hold what a home does, in so many bytes.
+    /// Registers that hold the value of a promoted register, in so many bytes.
     pub(super) copies: [Option<(Reg, usize)>; 16],
 }
 
 impl Known {
-    /// Has an instruction use homes in place of their copies.
+    /// Replaces copies of promoted registers by the registers themselves in an instruction.
     pub(super) fn propagate(&self, j: &mut Instruction) -> bool {
         use Mnemonic as M;
         let copy = |r: Register| {
@@ -59,7 +59,7 @@ impl Known {
         changed
     }
 
-    /// After an instruction that writes these registers.
+    /// Passes an instruction that writes these registers.
     pub(super) fn pass(
         &mut self,
         j: &Instruction,

@@ -7,7 +7,7 @@ use iced_x86::{Code, Encoder, Instruction, Mnemonic, OpKind, Register};
 use super::{Renewal, keep};
 use crate::base::emit::Reg;
 
-/// What an instruction does to its operand in memory.
+/// Use of an instruction's operand in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// It reads it.
@@ -24,7 +24,7 @@ impl Form {
     }
 }
 
-/// An instruction that a trace with homes is not made with: it may write what nothing says, or needs the flow
+/// An instruction that a trace with promoted registers is not made with: it may write what nothing says, or needs the flow
 /// of control as it is.
 pub(super) fn is_strange(i: &Instruction) -> bool {
     use Mnemonic as M;
@@ -43,7 +43,7 @@ pub(super) fn is_strange(i: &Instruction) -> bool {
     )
 }
 
-/// What an instruction does to its operand in memory, if it can do the same to a general register.
+/// Returns the use of an instruction's operand in memory, if it can do the same to a general register.
 pub(super) fn form(i: &Instruction) -> Option<Form> {
     use Mnemonic as M;
     if i.has_lock_prefix() {
@@ -146,8 +146,8 @@ fn with_memory(i: &Instruction, codes: [Code; 4], register: Reg, first: bool) ->
     Some(out)
 }
 
-/// What does to `register` what an instruction does to its operand in memory, and to memory what it writes there
-/// ([`Form::Change`]). `None` where that cannot be encoded.
+/// Returns code that does to `register` what an instruction does to its operand in memory, and to memory what it writes
+/// there ([`Form::Change`]). `None` if that cannot be encoded.
 pub(super) fn with_register(i: &Instruction, register: Reg, form: Form) -> Option<Vec<u8>> {
     let n = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Memory)?;
     let mut j = *i;
@@ -167,8 +167,8 @@ pub(super) fn with_register(i: &Instruction, register: Reg, form: Form) -> Optio
     Some(out)
 }
 
-/// Whether an instruction gives all status flags new values, whatever they were, and cannot fault once its operand
-/// is a register.
+/// Returns true if an instruction gives all status flags new values, whatever they were, and cannot fault once its
+/// operand is a register.
 pub(super) fn overwrites_flags(i: &Instruction) -> bool {
     use Mnemonic as M;
     matches!(
@@ -177,7 +177,7 @@ pub(super) fn overwrites_flags(i: &Instruction) -> bool {
     )
 }
 
-/// Whether nothing can happen between an instruction, done to a register, and after the next, which overwrites flags.
+/// Returns true if nothing can happen from an instruction, done to a register, to the end of the next, which overwrites flags.
 pub(super) fn can_be_joined(i: &Instruction, next: Option<&Instruction>) -> bool {
     use Mnemonic as M;
     let quiet = matches!(i.mnemonic(), M::Mov | M::Movzx | M::Movsx | M::Movsxd);

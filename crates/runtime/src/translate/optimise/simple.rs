@@ -5,12 +5,12 @@ use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Op
 use super::general;
 use crate::base::emit::Reg;
 
-/// Whether it is one of the second bytes of the first four registers.
+/// Returns true if it is one of the second bytes of the first four registers.
 pub(super) fn is_second_byte(r: Register) -> bool {
     matches!(r, Register::AH | Register::BH | Register::CH | Register::DH)
 }
 
-/// Whether an instruction compares a first operand that may be any.
+/// Returns true if an instruction compares a first operand that may be any.
 pub(super) fn compares_any(j: &Instruction) -> bool {
     let fixed = matches!(
         j.code(),
@@ -26,8 +26,8 @@ pub(super) fn compares_any(j: &Instruction) -> bool {
     matches!(j.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) && !fixed
 }
 
-/// Whether an instruction does nothing but move, or compute, general registers, flags and its operand in memory, and
-/// cannot fault for any other reason than that operand.
+/// Returns true if an instruction does nothing but move, or compute, general registers, flags and its operand in memory,
+/// and cannot fault for any other reason than that operand.
 pub(super) fn is_simple(j: &Instruction) -> bool {
     use Mnemonic as M;
     let known = matches!(
@@ -64,7 +64,7 @@ pub(super) fn is_simple(j: &Instruction) -> bool {
     known && !j.has_lock_prefix() && (0..j.op_count()).all(general)
 }
 
-/// Whether a simple instruction computes its first operand of nothing but its operands.
+/// Returns true if a simple instruction computes its first operand of nothing but its operands.
 pub(super) fn computes(j: &Instruction) -> bool {
     use Mnemonic as M;
     let by_constant = |k: u32| j.op_count() > k && j.op_kind(k) == OpKind::Immediate8;
@@ -77,13 +77,13 @@ pub(super) fn computes(j: &Instruction) -> bool {
     }
 }
 
-/// Whether it accesses memory.
+/// Returns true if it accesses memory.
 pub(super) fn has_access(j: &Instruction) -> bool {
     let memory = (0..j.op_count()).any(|k| j.op_kind(k) == OpKind::Memory);
     memory && !matches!(j.mnemonic(), Mnemonic::Lea | Mnemonic::Nop)
 }
 
-/// Whether it leaves memory alone.
+/// Returns true if it leaves memory alone.
 pub(super) fn is_pure(j: &Instruction) -> bool {
     let first = j.op_count() > 0 && j.op0_kind() == OpKind::Memory;
     !first || matches!(j.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Nop)

@@ -1,18 +1,18 @@
-//! What a round need not compute: copies of homes, what is the same in each round, and what nobody looks at.
+//! Removal of work from a round: copies of promoted registers, invariant values, and dead values.
 //!
 //! # Problem
 //! Where variables are in registers, most of what is left of unoptimised code moves them about: each use of a variable copies it,
 //! each index is extended and multiplied anew, also that of an outer loop.
 //!
 //! # Strategy
-//! Copy propagation, invariant code motion and the removal of dead assignments (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.2), over what the
-//! second round executes:
+//! Copy propagation, invariant code motion and the removal of dead assignments (Bala, Duesterwald, Banerjia, PLDI 2000,
+//! section 4.2), over the code of the second round:
 //!
-//! * forward, operands that are copies of a home become the home;
-//! * in the same pass values are numbered that are the same in each round: registers and slots that no way writes, constants, and what is
-//!   computed of them, so that constants are folded, too. The most useful ones are *kept* in registers that no instruction uses: what the first round computes is
-//!   stored there, and taken over at the crossing. In the second round a move is left of them;
-//! * backward, instructions go whose results are overwritten before anybody can look at them.
+//! * The forward pass replaces copies of a promoted register by that register.
+//! * The same pass numbers values that are the same in each round: registers and slots that no way writes, constants, and
+//!   results computed from them. So constants are folded, too. The most useful values are *kept* in registers that no
+//!   instruction uses. The first round saves the result, and the crossing loads it. In the second round a move is left.
+//! * The backward pass removes instructions whose results are overwritten before they are read.
 //!
 //! # Why it is correct
 //! * Only *quiet* instructions are changed or left out, and only between two of them may a register differ from the app's: moves and arithmetic of general registers, and
@@ -50,7 +50,7 @@ pub(crate) struct Kept {
 /// Instructions that a value must save to be kept.
 const LEAST: u32 = 2;
 
-/// What is executed at an instruction of the second round.
+/// Instructions executed at an instruction of the second round.
 #[derive(Clone, Copy)]
 struct Executed {
     insns: [Instruction; 2],
@@ -64,12 +64,12 @@ impl Executed {
     }
 }
 
-/// What that does, as far as quiet instructions are concerned.
+/// Effect of these instructions, as far as quiet instructions are concerned.
 #[derive(Clone, Copy, Default)]
 struct Deed {
-    /// It can neither fault nor leave, and nobody else sees it.
+    /// True if it can neither fault nor leave, and no other thread sees it.
     quiet: bool,
-    /// It does nothing but write general registers and flags.
+    /// True if it does nothing but write general registers and flags.
     pure: bool,
     reads: u16,
     /// Registers that it changes, or a part of them.
@@ -83,7 +83,7 @@ struct Deed {
     value: Option<(Reg, u32)>,
 }
 
-/// How a value that is the same in each round is made: of what, and by what.
+/// Origin of a value that is the same in each round.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Making {
     Register(Reg),
@@ -118,7 +118,7 @@ struct Values<'a> {
     written: u16,
 }
 
-/// Improves a second round; `free` are registers that no instruction and no home uses.
+/// Improves a second round; `free` are registers that no instruction and no promoted register uses.
 pub(super) fn improve(
     plan: &mut Loop,
     insns: &[Instruction],
@@ -183,7 +183,7 @@ pub(super) fn improve(
 }
 
 impl Values<'_> {
-    /// What the second round executes as it is planned.
+    /// Reads the instructions that the second round executes as it is planned.
     fn see(&mut self, plan: &Loop, info: &mut InstructionInfoFactory) {
         for (i, action) in self.insns.iter().zip(&plan.actions) {
             let mut executed = Executed {
@@ -208,7 +208,7 @@ impl Values<'_> {
         self.accesses[n].form.map(|f| f.0)
     }
 
-    /// Whether what a slot holds is the same in each round.
+    /// Returns true if the value of a slot is the same in each round.
     fn is_the_same(&self, slot: &Slot) -> bool {
         !(self.accesses.iter()).any(|a| a.changes(slot) || a.spoils(slot))
     }
@@ -251,7 +251,7 @@ impl Values<'_> {
                 let action = &plan.actions[n];
                 let aside = action.renewal.is_some() || action.joined;
                 if action.renewal.is_some() {
-                    // A home changes, and its copies do not.
+                    // A promoted register changes, and its copies do not.
                     known.copies = [None; 16];
                 }
                 let deed = self.deed(n, k == 0, aside, &mut known, homes, info);
@@ -340,7 +340,7 @@ impl Values<'_> {
         Some((to, self.number(making, 1 + made_by.unwrap_or(0))))
     }
 
-    /// What such an instruction computes its first operand of, if all that is the same in each round.
+    /// Returns the operands from which such an instruction computes its first one, if all are the same in each round.
     fn operands(
         &mut self,
         n: usize,
@@ -386,7 +386,7 @@ impl Values<'_> {
         Some((of, constants))
     }
 
-    /// What becomes of each instruction where `holds` says which values are in registers.
+    /// Decides on each instruction, given the registers of values by `holds`.
     fn pass_backward(&self, holds: impl Fn(u32) -> Option<Reg>) -> Vec<Verdict> {
         let mut verdicts = alloc::vec![Verdict::Stays; self.deeds.len()];
         for way in self.ways {

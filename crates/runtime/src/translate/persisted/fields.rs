@@ -65,13 +65,13 @@ fn path_at(counter: u32) -> Option<u32> {
     Some(into / 8)
 }
 
-/// What numbers of one run stand for in a fragment.
+/// Meaning of one run's numbers in a fragment.
 pub(super) struct Numbers<'a> {
-    /// That of its first exit.
+    /// Number of its first exit.
     pub(super) exit: u32,
-    /// Which of its paths has a number.
+    /// Index of the fragment's path with a number.
     pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
-    /// Which of its paths the sampler's counter or sum, or what a value counter begins with, at an offset of the code belongs to: two may have the same.
+    /// Index of the fragment's path at an offset of the code: that of a sampler's counter or sum, or of the start of a value counter. Two paths may have the same.
     pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
 }
 

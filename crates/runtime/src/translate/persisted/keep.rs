@@ -56,7 +56,7 @@ impl Translator {
         self.job.notes.record = record;
     }
 
-    /// The record of a fragment; `None` where it cannot be told so.
+    /// The record of a fragment; `None` if a record cannot hold it.
     pub(super) fn put_together(
         &self,
         to: &mut Vec<u8>,
@@ -162,7 +162,7 @@ impl Translator {
         }
     }
 
-    /// Which of the fragment's paths the sampler's counter at an offset of the code belongs to.
+    /// Returns the index of the fragment's path to which the sampler's counter at an offset of the code belongs.
     pub(super) fn stratum_at(&self, at: usize) -> Option<usize> {
         let counted = self.job.notes.counted.iter();
         let (_, path) = counted
@@ -171,7 +171,7 @@ impl Translator {
         self.job.notes.paths.iter().position(|p| p.number == path)
     }
 
-    /// Where the instructions of the fragment are, what lies in a row as one.
+    /// Lists the places of the fragment's instructions; adjacent ones are listed as one.
     fn list_sources(&self, to: &mut Vec<u8>, origin: Origin) -> Option<usize> {
         let mut listed = 0;
         let mut rest = self.job.insns[..self.job.count].iter().peekable();

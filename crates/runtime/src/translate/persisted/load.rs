@@ -22,8 +22,8 @@ use crate::slot;
 use crate::translate::{MAX_FRAGMENT, MAX_STUBS, Site, Translator};
 
 impl Translator {
-    /// Takes the fragment of `app` from an earlier run, and those that were made after it there, `ahead` at most,
-    /// which `loaded` tells then. `None` when there is none, or its code is another.
+    /// Takes the fragment of `app` from an earlier run, and at most `ahead` of those that were made after it there.
+    /// The numbers of these are added to `loaded`. `None` when there is none, or its code is another.
     pub fn load(
         &mut self,
         site: &mut Site<'_>,
@@ -188,7 +188,7 @@ impl Translator {
         }
     }
 
-    /// Whether the app's code is what a record was made from.
+    /// Compares the app's code with that from which a record was made.
     fn compare(
         &self,
         site: &mut Site<'_>,

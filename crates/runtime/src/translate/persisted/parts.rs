@@ -1,4 +1,4 @@
-//! What a record consists of, as bytes.
+//! Parts of a record, as bytes.
 
 use super::fields::Field;
 use crate::cache::{Spilled, Way};
@@ -63,7 +63,7 @@ pub(in crate::translate) struct Parts<'a> {
     pub(in crate::translate) pages: &'a [u8],
     pub(in crate::translate) fields: &'a [u8],
     pub(in crate::translate) work: &'a [u8],
-    /// Those of the block, then the tails of paths.
+    /// Events of the block, then the tails of paths.
     pub(in crate::translate) events: &'a [u8],
     pub(in crate::translate) paths: &'a [u8],
     pub(in crate::translate) branches: &'a [u8],
@@ -71,7 +71,7 @@ pub(in crate::translate) struct Parts<'a> {
     pub(in crate::translate) code: &'a [u8],
 }
 
-/// Which number is what.
+/// Index of a number in a record.
 #[derive(Clone, Copy)]
 pub(in crate::translate) enum Count {
     Code,
@@ -82,23 +82,23 @@ pub(in crate::translate) enum Count {
     Exits,
     Fields,
     Pages,
-    /// Of the fragment itself.
+    /// Sources of the fragment itself.
     Sources,
-    /// And of what was looked at after it.
+    /// Sources that were looked at after it.
     Looked,
     Work,
-    /// Where the code lay in a cache line.
+    /// Place of the code in a cache line.
     Phase,
-    /// Of the block.
+    /// Events of the block.
     Events,
-    /// Of paths.
+    /// Tails of paths.
     Tails,
     Paths,
     /// One at most.
     Branches,
     /// The register that counters of values use, plus one; 0 for none.
     Stolen,
-    /// What ways say of it. Where events are counted by strides: their kinds, as bits, and [`STRIDES`].
+    /// State of the ways. With strides: the kinds of the events that are counted, as bits, and [`STRIDES`].
     Ways,
 }
 
@@ -176,7 +176,7 @@ pub(in crate::translate) fn number_of(way: Way) -> Option<u8> {
     })
 }
 
-/// In an exit's flags.
+/// Flags of an exit.
 pub(in crate::translate) const HAS_STUB: u8 = 1;
 pub(in crate::translate) const COUNTS_TRACES: u8 = 2;
 pub(in crate::translate) const IN_FRONT_OF_CALL: u8 = 4;

@@ -1,4 +1,4 @@
-//! What a record says of paths that are counted: the events of a fragment's block, its paths, and its indirect branch.
+//! Counted paths in a record: the events of a fragment's block, its paths, and its indirect branch.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ impl Translator {
         self.job.notes.branch = Some(branch);
     }
 
-    /// What the dictionary says of the fragment, and how many events of its block and tails there are.
+    /// Lists the dictionary's entries of the fragment. Returns the number of events of its block, and that of tails.
     pub(super) fn list_paths(
         &self,
         to: &mut Vec<u8>,
@@ -79,7 +79,7 @@ impl Translator {
         Some((events, tails))
     }
 
-    /// Whether what a record counts can be counted.
+    /// Returns `Some` if there is room to count what a record counts.
     pub(super) fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
         let counts = parts.count(Count::Paths) + parts.count(Count::Branches) != 0;
         let can = !counts || !self.on.is_empty();
@@ -186,13 +186,13 @@ impl Translator {
     }
 }
 
-/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call; messages name it.
+/// Flags of a path or branch: of the fragment's own block; there is a tail; it is a call; messages name it.
 const OWN: u8 = 1;
 const TAIL: u8 = 2;
 const CALL: u8 = 4;
 const MESSAGE: u8 = 8;
 
-/// What an event is.
+/// Codes of events.
 const NOT_TAKEN: u8 = 0;
 const TAKEN: u8 = 1;
 const CALLS: u8 = 2;

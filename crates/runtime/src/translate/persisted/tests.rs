@@ -38,7 +38,7 @@ use crate::observe::pairs::Pairs;
 use crate::translate::Site;
 use crate::translate::{Config, MAX_INSNS, Shape, Ways};
 
-/// What a process translates with.
+/// State with which a process translates.
 struct World {
     translator: Translator,
     cache: Cache,
@@ -123,7 +123,7 @@ impl World {
         unsafe { (at as *const u64).read() }
     }
 
-    /// What the paths after the first `before` mean.
+    /// Returns the meanings of the paths after the first `before`.
     fn paths(&self, before: u32) -> Vec<Meaning> {
         let meaning = |n: u32| {
             let index = self.shared.mapped().base() + (DICT_INDEX_OFFSET + 4 * n as usize) as u64;

@@ -28,7 +28,7 @@ use crate::translate::{Site, Translator, target};
 
 /// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.
 pub(in crate::translate) const USUAL_WORDS: usize = access::MOST + 2;
-/// As many where arguments are recorded beside the method table and the target.
+/// Maximum number of words of an instruction, with arguments beside the method table and the target.
 pub const MOST_WORDS: usize = ARGUMENTS + 2;
 const _: () = assert!(USUAL_WORDS <= MOST_WORDS);
 

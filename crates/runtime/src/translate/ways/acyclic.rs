@@ -74,7 +74,7 @@ impl Way for Paths {
         }
     }
 
-    /// Before a system call: says what follows it, should the thread go no further.
+    /// Plans a system call: says before it what follows, should the thread go no further.
     fn plan(
         t: &mut Translator,
         _: &mut Site<'_>,
@@ -96,7 +96,7 @@ impl Way for Paths {
 }
 
 impl Translator {
-    /// What an instruction that is no event of the program's means for acyclic paths.
+    /// Returns the meaning for acyclic paths of an instruction that is no event of the program's.
     pub(in crate::translate) fn ends_path(&self, insn: &Insn) -> Option<Event> {
         let pc = target(insn.pc());
         match insn.class {
@@ -109,7 +109,7 @@ impl Translator {
         }
     }
 
-    /// What is known of acyclic paths, where they are counted now.
+    /// Returns the state of acyclic paths, if they are counted now.
     pub fn counting_acyclic(&mut self) -> Option<&mut Acyclic> {
         self.ways.acyclic.as_mut().filter(|_| self.config.counters)
     }

@@ -1,4 +1,4 @@
-//! What calls pass in registers, recorded in windows.
+//! Arguments that calls pass in registers, recorded in windows.
 //!
 //! # Problem
 //! A function may be called with the same arguments nearly always, and nobody can see that from its loads (*Value Sampling*, section 1:
@@ -29,7 +29,7 @@ use crate::translate::{Site, Translator, target};
 /// The registers, in the order in which they are recorded.
 const REGISTERS: [Reg; ARGUMENTS] = [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];
 
-/// Those that may be stolen otherwise.
+/// Argument registers that may be stolen otherwise.
 const KEPT: u16 = Reg::RDI.bit() | Reg::RSI.bit() | Reg(8).bit() | Reg(9).bit();
 
 /// Records the arguments of calls.
@@ -76,7 +76,7 @@ impl Way for Arguments {
     }
 }
 
-/// Whether an instruction passes arguments.
+/// Returns true if an instruction passes arguments.
 fn passes_arguments(insn: &Insn) -> bool {
     matches!(insn.class, Class::Call(_) | Class::CallIndirect)
 }

@@ -1,4 +1,4 @@
-//! What is left of a window: each exit takes from it what was executed.
+//! Budget of a window: each exit subtracts the executed instructions from it.
 
 use super::{Leaving, Way};
 use crate::base::emit::Reg;
@@ -27,7 +27,7 @@ impl Way for Budget {
         Ok(())
     }
 
-    /// With `rcx` as scratch. The jump is taken when little is left.
+    /// Subtracts the executed instructions, with `rcx` as scratch. The jump is taken when little is left.
     fn leave(
         t: &mut Translator,
         _: &mut Site<'_>,

@@ -6,8 +6,8 @@ use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::slot;
 
-/// Where `rcx` is kept while it is needed out of line. `holds`: it is not the app's, and needed afterwards; `spilled`: the app's is in its
-/// slot, and it is not needed.
+/// Returns the slot that keeps `rcx` while it is needed out of line. `holds`: it is not the app's, and needed afterwards;
+/// `spilled`: the app's is in its slot, and it is not needed.
 pub(super) fn kept_rcx(holds: bool, spilled: bool) -> Option<GsOffset> {
     match (holds, spilled) {
         (true, _) => Some(slot!(held_rcx)),
@@ -29,8 +29,8 @@ impl Code<'_> {
         }
     }
 
-    /// Has a routine do what it is told by a number, and go on at `back`; where `kept` is, `rcx` is loaded from there first. Returns where
-    /// the number stands.
+    /// Calls a routine with a number, to go on at `back`. If there is `kept`, `rcx` is loaded from there first. Returns
+    /// the position of the number.
     pub(super) fn call_told(
         &mut self,
         entry: GsOffset,

@@ -28,16 +28,16 @@ pub(super) struct Near {
     pub(super) passed: u16,
     pub(super) spilled: Spilled,
     pub(super) flags: Flags,
-    /// Where the main line goes on after it.
+    /// Point at which the main line goes on after it.
     pub(super) joint: Option<Joint>,
-    /// There is a copy in which events are counted one by one.
+    /// True if there is a copy in which events are counted one by one.
     pub(super) copied: bool,
 }
 
 /// The main line at a point.
 #[derive(Clone, Copy)]
 pub(super) struct Joint {
-    /// In the code.
+    /// Offset in the code.
     pub(super) at: usize,
     pub(super) passed: u16,
     pub(super) spilled: Spilled,
@@ -58,8 +58,8 @@ impl Translator {
         self.job.strides.passed = 0;
     }
 
-    /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
-    /// after the stride.
+    /// Writes the strides of a trace once more, with events that are counted one by one. The main line leaves to a copy where a
+    /// sample is near, and goes on after the stride.
     pub(super) fn write_copies(
         &mut self,
         site: &mut Site<'_>,

@@ -24,7 +24,7 @@ impl Way for Transfers {
         to.is_none_or(|to| Translator::region(site, to) != Err(Refusal::Unnamed))
     }
 
-    /// In the order in which [`Translator::emit`] passes them. Indirect branches that are counted by keys are none of them.
+    /// Lists the events in the order in which [`Translator::emit`] passes them. Indirect branches counted by keys are none of them.
     #[inline]
     fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let insn = t.job.insns[n];
@@ -57,7 +57,7 @@ impl Way for Transfers {
 }
 
 impl Config {
-    /// Whether an instruction is a jump backward at which an acyclic path ends that is wanted.
+    /// Returns true if an instruction is a jump backward that ends an acyclic path, and such paths are enabled.
     pub(in crate::translate) fn cuts_at(&self, insn: &Insn) -> bool {
         let back = matches!(insn.class, Class::Jmp(to) if to <= insn.pc());
         back && self.kinds.has(Kind::Path)
@@ -65,9 +65,9 @@ impl Config {
 }
 
 impl Translator {
-    /// What the two ways of a branch are as events, that of the main line first; or what another transfer of the main line is. As far
-    /// as it is wanted, and known: `turn` is where a trace goes on after the transfer, `next` what is executed next on the
-    /// main line, and `closes` where a loop starts whose way ends here.
+    /// Returns the two ways of a branch as events, that of the main line first, or another transfer of the main line. They are
+    /// given as far as they are enabled and known. `turn` is where a trace goes on after the transfer, `next` what is executed next
+    /// on the main line, and `closes` where a loop starts whose way ends here.
     pub(in crate::translate) fn sides(
         &self,
         insn: &Insn,
@@ -112,7 +112,7 @@ impl Translator {
         }
     }
 
-    /// Where an instruction leads, if that is known and an event.
+    /// Returns the target of an instruction, if it is known and an event.
     fn leads_to(&self, insn: &Insn) -> Option<AppPc> {
         match insn.class {
             Class::Jcc(_, to) | Class::ShortBranch(to) if self.wants(Kind::Edge) => Some(to),
@@ -122,7 +122,7 @@ impl Translator {
     }
 }
 
-/// What is executed after a transfer whose way is known.
+/// Returns the address executed after a transfer whose way is known.
 pub(super) fn follows(event: Event) -> AppPc {
     match event {
         Event::Branch {

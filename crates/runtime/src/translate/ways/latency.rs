@@ -88,12 +88,12 @@ impl Way for Latency {
 }
 
 impl Translator {
-    /// Whether it is recorded how long an instruction takes.
+    /// Returns true if the latency of an instruction is recorded.
     fn is_timed(&self, insn: &Insn) -> bool {
         insn.class == Class::Plain && insn.load.is_some() && self.wants(Kind::Latency)
     }
 
-    /// Before a load of so many bytes whose time is taken.
+    /// Starts the time of a load of `len` bytes.
     fn time_begins(&mut self, len: usize, slot: i32) {
         /// Bytes of code from one reading to the other, but for the load.
         const AROUND: usize = 53;
@@ -110,7 +110,7 @@ impl Translator {
         debug_assert!(self.job.code.here() - from + 23 <= AROUND);
     }
 
-    /// After it.
+    /// Ends the time after the load.
     fn time_ends(&mut self, slot: i32) {
         let Some(p) = self.job.stolen else {
             return;

@@ -39,7 +39,7 @@ macro_rules! list {
             $($way),+
         }
 
-        /// How many there are.
+        /// Number of ways.
         pub(in crate::translate) const WAYS: usize = [$(Number::$way),+].len();
 
         /// Evaluates a block for each way that is on, of which `W` is the type.
@@ -99,7 +99,7 @@ list! {
     Budget
 }
 
-/// In place of a way's words in a record: the instruction has none.
+/// Value in place of a way's words in a record, if the instruction has none.
 const NO_WORDS: i32 = 0;
 
 /// A set of ways.
@@ -139,7 +139,7 @@ impl Translator {
         true
     }
 
-    /// As [`Way::list`], for all together.
+    /// Lists like [`Way::list`], for all together.
     pub(in crate::translate) fn ways_list(&mut self, site: &mut Site<'_>, n: usize) -> usize {
         let mut words = 0;
         each!(self, W, _n => { words += W::list(self, site, n); });
@@ -366,7 +366,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Whether a record can say all that the fragment being made counts, and one that is brought back counts all that it is to.
+    /// Returns true if a record can hold all counts of the fragment being made, and a loaded one has all counts that it needs.
     pub(in crate::translate) fn ways_are_kept(&self) -> bool {
         each!(self, W, _n => {
             if !W::is_kept(self) {

@@ -21,20 +21,20 @@ pub(in crate::translate) struct Pending {
     /// The app's `rcx` is in its slot.
     pub(in crate::translate) spilled: bool,
     pub(in crate::translate) of: Sends,
-    /// Where the code goes on.
+    /// Place at which the code goes on.
     pub(in crate::translate) back: CachePc,
 }
 
-/// What a message tells.
+/// Content of a message.
 #[derive(Clone, Copy)]
 pub(in crate::translate) enum Sends {
-    /// What is known: the counter, the path, and what the counter starts with.
+    /// Known numbers: the counter, the path, and what the counter starts with.
     Known([u32; 3]),
     /// A value, too.
     Value(ValueMessage),
     /// A value, by a routine of the runtime.
     ByRoutine(Routine),
-    /// That an event is not shielded.
+    /// An event that is not shielded.
     Unshielded(Unshielded),
 }
 
@@ -44,7 +44,7 @@ impl Translator {
         self.ways.sampler.is_some() || self.ways.profiler.is_some()
     }
 
-    /// What counts events, if they are counted.
+    /// Returns the sampler that counts events, if they are counted.
     pub fn sampler(&mut self) -> Option<&mut Sampler> {
         self.ways.sampler.as_mut()
     }

@@ -80,7 +80,7 @@ pub(super) use messages::Pending;
 pub(super) use strides::Kept;
 pub(super) use traced::Missed;
 
-/// What is kept for a process by the ways that are enabled.
+/// State that enabled ways keep for a process.
 #[derive(Default)]
 pub struct Ways {
     /// Counts events in the counters of a sampler.
@@ -99,7 +99,7 @@ pub struct Ways {
     pub selected: Option<Tags>,
 }
 
-/// What the translator must know of the ways that are on.
+/// Needs of the ways that are on, as far as the translator must know.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Needs {
     /// Operands are looked at, and a register may be needed for what is read there.
@@ -141,13 +141,13 @@ pub(super) struct Leaving {
     pub(super) dynamic: Option<Reg>,
     /// A register that is free, with the app's value in its slot or overwritten.
     pub(super) scratch: Option<Reg>,
-    /// It is a system call.
+    /// True if it is a system call.
     pub(super) call: bool,
-    /// It is to be counted.
+    /// True if it is to be counted.
     pub(super) counted: bool,
     /// Its number in the dictionary.
     pub(super) number: Option<u32>,
-    /// It is recorded, or needs `rcx` for another reason.
+    /// True if it is recorded, and if it needs `rcx` for another reason.
     pub(super) recorded: bool,
     pub(super) needs_rcx: bool,
     /// The jump that is taken where a chunk is full, with the place that it comes back to.
@@ -353,7 +353,7 @@ pub(super) trait Way {
     /// Takes note of a fragment that is complete.
     fn placed(_t: &mut Translator, _site: &mut Site<'_>) {}
 
-    /// What a record says of it, as bits of one word.
+    /// Returns the way's state in a record, as bits of one word.
     fn word(_t: &Translator) -> u16 {
         0
     }

@@ -22,7 +22,7 @@ use crate::translate::{Site, Translator};
 pub(in crate::translate) struct Exits;
 
 impl Exits {
-    /// Where the path of an exit is counted.
+    /// Returns the counter of an exit's path.
     fn counter(t: &Translator, exit: &Leaving) -> Option<GsOffset> {
         let known = exit.indirect.is_none() || exit.values == 0 && exit.dynamic.is_none();
         exit.number
@@ -81,7 +81,7 @@ impl Way for Exits {
         Ok(())
     }
 
-    /// With flags, where a trace can make them again.
+    /// Counts a round with flags, where a trace can make them again.
     fn round(
         t: &mut Translator,
         site: &mut Site<'_>,
@@ -156,7 +156,7 @@ impl Translator {
         self.settle();
     }
 
-    /// Where executions of a path are counted, unless they are recorded.
+    /// Returns the counter of a path's executions, unless they are recorded.
     pub fn counter(&self, path: u32) -> Option<GsOffset> {
         counters::counter(path).filter(|_| self.counts_paths())
     }
@@ -177,7 +177,7 @@ impl Translator {
         self.job.flags.lost
     }
 
-    /// As [`Self::lose_flags`], after an instruction whose effect is taken note of.
+    /// Does the same as [`Self::lose_flags`], after an instruction whose effect is taken note of.
     pub(in crate::translate) fn lose_flags_behind(&mut self) -> bool {
         self.job.flags.lost = self.job.flags.recipe.is_some();
         self.job.flags.lost

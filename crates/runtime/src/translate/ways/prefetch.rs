@@ -8,7 +8,7 @@ use crate::observe::prefetch::MOST;
 use crate::translate::second::At;
 use crate::translate::{Site, Translator};
 
-/// Writes a prefetch before instructions that are told.
+/// Writes a prefetch before instructions that the host has named.
 pub(in crate::translate) struct Prefetches;
 
 impl Way for Prefetches {

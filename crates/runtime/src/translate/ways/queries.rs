@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   always       jmp over
-//!   every N      dec [left]; jz over          where nobody looks at the flags
+//!   every N      dec [left]; jz over          if flags are dead
 //!                rcx ← [left] − 1 → [left]; jrcxz over
-//!   second       rcx ← [begun]; jrcxz behind; jmp over
+//!   second       rcx ← [begun]; jrcxz after; jmp over
 //!   over:        (beside the exit stubs) rcx → what is known of the site; jmp [entry.query]
 //! ```
 //! The way back leads after the probe, with all registers the app's.
@@ -47,12 +47,12 @@ impl Way for Probes {
 }
 
 impl Translator {
-    /// What is asked of the process, if anything is.
+    /// Returns the queries of the process, if there are any.
     pub fn asked(&mut self) -> Option<&mut Asked> {
         self.ways.asked.as_mut()
     }
 
-    /// What is asked about an instruction.
+    /// Returns the query site of an instruction.
     fn query_about(&mut self, site: &Site<'_>, insn: &Insn) -> Option<&'static query::Site> {
         if self
             .ways

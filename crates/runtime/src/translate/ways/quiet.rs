@@ -55,7 +55,7 @@ impl Way for Quiet {
 }
 
 impl Translator {
-    /// What the dictionary says of an instruction that is not profiled.
+    /// Returns the dictionary's event of an instruction that is not profiled.
     pub(in crate::translate) fn unprofiled(&self, n: usize, insn: &Insn) -> Option<Event> {
         let converge = self.ways.converge.as_ref().filter(|_| self.is_quiet(n))?;
         converge.unprofiled(insn, self.wants(Kind::Edge))

@@ -13,7 +13,7 @@
 //! ([`super::value_counters`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
 //!
 //! Out of line, in traces where flags are dead, the carry too, the tuple's counters are incremented on the spot: where they are is known, so that takes a third of the
-//! routine's instructions, and no jump whose target is not in it. Elsewhere the routine is told the subject and where to go on; it changes
+//! routine's instructions, and no jump whose target is not in it. Elsewhere the routine gets the subject and the place to go on; it changes
 //! neither registers nor flags.
 
 use trommel_queue::VALUE_COUNTERS;
@@ -51,7 +51,7 @@ pub(in crate::translate) struct Unshielded {
     holds: bool,
 }
 
-/// What is known of it, and how it is counted.
+/// Origin of the event's tuple, and the way of counting it.
 #[derive(Clone, Copy)]
 enum Of {
     /// The tuple, and nobody looks at the flags: on the spot.
@@ -130,7 +130,7 @@ impl Way for Shields {
 }
 
 impl Translator {
-    /// What counts events, if that is a multi-hash profiler.
+    /// Returns the multi-hash profiler that counts events, if there is one.
     pub fn profiler(&self) -> Option<&Profiler> {
         self.ways.profiler.as_ref()
     }
@@ -281,11 +281,11 @@ fn kind_of(event: &Event) -> Option<Kind> {
     }
 }
 
-/// Where [`Code::shield_with_rcx`] leaves its way, and comes back to it.
+/// Jumps by which [`Code::shield_with_rcx`] leaves its way, and the place where it comes back.
 pub struct Detours {
     /// Executed where the event is not shielded, with the app's `rcx` in its slot.
     pub from: Rel32,
-    /// Where that goes on.
+    /// Place at which that goes on.
     pub back: CachePc,
     /// Executed where the interval has ended.
     pub ended: Rel32,
@@ -320,7 +320,7 @@ impl Code<'_> {
         self.call_told(slot!(entry.unshielded), subject, ways.back, behind);
     }
 
-    /// Out of line, the interval has ended: goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
+    /// Writes, out of line, the end of an interval. It goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
     pub fn interval_ended(&mut self, ended: Rel32, behind: CachePc, kept: Option<GsOffset>) {
         let here = self.here();
         self.bind(ended, here);

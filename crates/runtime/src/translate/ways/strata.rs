@@ -1,11 +1,10 @@
 //! Events counted in generated code, in the counters of a stratified sampler.
 //!
-//! An event is counted after the transfer that it is, before the app's next instruction: on the main line after a
-//! branch that is not taken, in the tail of one that is taken, before a direct call's jump; in a trace after whatever it goes
-//! on behind. Where nobody looks at the flags
-//! ([`liveness`](super::liveness)), or a trace can make them again ([`flags`](super::flags)), that is a decrement in memory and a
-//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, after the
-//! fragment.
+//! An event is counted after its transfer, before the app's next instruction: on the main line after a branch that is
+//! not taken, in the tail of one that is taken, before a direct call's jump, and in a trace after the transfer that it
+//! continues. Where flags are dead ([`liveness`](super::liveness)), or a trace can make them again
+//! ([`flags`](super::flags)), counting is a decrement in memory and a branch. Elsewhere the counter goes through `rcx`,
+//! with no flag touched. The work at the counter's end is out of line, after the fragment.
 
 use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::Event;
@@ -81,7 +80,7 @@ impl Way for Strata {
         Ok(true)
     }
 
-    /// Where flags are dead the branch that tells whether the counter has come to its end is the one that leaves.
+    /// Counts an event on the way out. If flags are dead, the branch that finds the counter's end is the one that leaves.
     fn event_out(
         t: &mut Translator,
         site: &mut Site<'_>,

@@ -18,7 +18,7 @@ use crate::translate::{Site, Translator};
 pub(in crate::translate) struct ValueMessage {
     /// Says which counter it was, and is free; nothing is where there is but one.
     counter: Option<Reg>,
-    /// What that starts with.
+    /// Start value of that counter.
     start: u16,
     value: Value,
     path: u32,
@@ -115,8 +115,8 @@ impl Translator {
 }
 
 impl Code<'_> {
-    /// Out of line, the counter of a value having come to its end: starts it again, appends the message and goes on at `back`. `spilled`: the
-    /// app's `rcx` is in its slot. Flags are free: the counter's end was told by them. Returns where the path stands.
+    /// Starts the counter of a value again at its end, appends the message and goes on at `back`. Out of line. `spilled`: the
+    /// app's `rcx` is in its slot. Flags are free: they have shown the counter's end. Returns the place of the path.
     pub(in crate::translate) fn send_value(
         &mut self,
         spilled: bool,

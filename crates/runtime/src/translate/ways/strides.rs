@@ -62,7 +62,7 @@ const MOST: u32 = 64;
 const IN_DISTANCE: u32 = 16;
 /// Samples that are closer are counted to one by one.
 const CLOSE: u32 = 32;
-/// What a fragment passes is added to what is left, in 16 bits.
+/// Largest distance between samples with strides: the passed events are added to what is left, in 16 bits.
 const FAR: u32 = 60_000;
 
 /// The events to come before the next sample.
@@ -70,18 +70,18 @@ const LEFT: GsOffset = GsOffset(COUNTERS_OFFSET as u32);
 
 const BELOW_OR_EQUAL: u8 = 6;
 
-/// What is known of the strides of the fragment being made.
+/// State of the strides of the fragment being made.
 #[derive(Default)]
 pub(in crate::translate) struct Strides {
-    /// It has some.
+    /// True if it has some.
     pub(in crate::translate) on: bool,
     /// Events of each instruction.
     events: Vec<u8>,
-    /// Where the next one begins, if that has been found out.
+    /// Instruction at which the next one begins, if that has been found out.
     next: Option<usize>,
     /// Events that were passed and not taken from the counter.
     pub(in crate::translate) passed: u16,
-    /// Those that may have been passed before something must be made sure of again.
+    /// Events that may have been passed before something must be made sure of again.
     sure: u16,
     pub(super) nears: Vec<Near>,
     /// The kinds of the fragment's events, and those that the dictionary has messages about.
@@ -102,7 +102,7 @@ impl Strides {
     }
 }
 
-/// What ways keep at a point of the main line: the events that were passed there, where there are strides.
+/// State that ways keep at a point of the main line: the events that were passed there, with strides.
 #[derive(Clone, Copy, Default)]
 pub(in crate::translate) struct Kept(Option<u16>);
 
@@ -211,7 +211,7 @@ impl Way for Striding {
 }
 
 impl Translator {
-    /// What ways keep here.
+    /// Returns the state that ways keep here.
     pub(in crate::translate) fn kept(&self) -> Kept {
         let strides = &self.job.strides;
         Kept(strides.on.then_some(strides.passed))
@@ -340,7 +340,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Before instruction `n`: begins a stride, if that is the place for it.
+    /// Begins a stride before instruction `n`, if that is the place for it.
     fn stride(&mut self, site: &mut Site<'_>, insns: &[Insn], n: usize, end: Option<AppPc>) {
         if !self.job.strides.on {
             return;
@@ -407,7 +407,7 @@ impl Translator {
         });
     }
 
-    /// Where the next stride is to begin: at the next instruction with an event, or the last before it where flags are dead.
+    /// Returns the place of the next stride: the next instruction with an event, or the last before it where flags are dead.
     fn place_of_stride(
         &mut self,
         site: &mut Site<'_>,
@@ -429,8 +429,8 @@ impl Translator {
         self.job.strides.on
     }
 
-    /// On the way out to `to`, with all registers but `rcx` the app's, or with a register that is free: takes what was passed from the
-    /// counter.
+    /// Subtracts the passed events from the counter on the way out to `to`. All registers but `rcx` are the app's, or one
+    /// register is free.
     fn take_passed(&mut self, site: &mut Site<'_>, to: AppPc, scratch: Option<Reg>) {
         let passed = core::mem::take(&mut self.job.strides.passed);
         if passed == 0 {
@@ -468,7 +468,7 @@ impl Code<'_> {
         self.slice(&bytes[..if events < SHORT { 1 } else { 2 }]);
     }
 
-    /// As [`Self::take_from_left`], through a register and with no flag touched.
+    /// Does the same as [`Self::take_from_left`], through a register and with no flag touched.
     pub(in crate::translate) fn take_from_left_with(&mut self, scratch: Reg, events: u16) {
         self.add_to_left_with(scratch, -i32::from(events));
     }

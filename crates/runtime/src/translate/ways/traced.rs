@@ -10,7 +10,7 @@ use crate::channel::deliver::DictionaryFull;
 use crate::observe::acyclic::pass;
 use crate::translate::{Refusal, Site, Translator, target};
 
-/// What a comparison that fails has to count.
+/// Counts to make when a comparison fails.
 #[derive(Clone, Copy)]
 pub(in crate::translate) struct Missed {
     counter: Option<GsOffset>,
@@ -31,7 +31,7 @@ impl Missed {
 }
 
 impl Translator {
-    /// What an indirect branch that goes elsewhere has to count: the events of the block before it, if there is one, and what is kept.
+    /// Returns the counts of an indirect branch that goes elsewhere: the events of the block before it, if there is one, and what is kept.
     pub(in crate::translate) fn missed(
         &self,
         site: &mut Site<'_>,

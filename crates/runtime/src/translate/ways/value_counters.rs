@@ -28,7 +28,7 @@
 //! No program that was measured does better with records of paths (`docs/design/history-counting.md`).
 //!
 //! # Why it is correct
-//! * Every event is in one count: that of its value counter, or of a record that was one. A count of 2³¹ is taken back, recorded, and
+//! * Every event is in one count: that of its value counter, or of a record that was one. A count of 2³¹ is undone, recorded, and
 //!   begun again.
 //! * A pair that an empty value counter happens to hold is counted in it from 0 on.
 //! * A value counter becomes a record before it is emptied; the host knows one that is both (`host/src/fold/counter_arrays.rs`).
@@ -128,7 +128,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Has a message sent by a routine of the runtime where `from` jumps.
+    /// Lets a routine of the runtime send a message where `from` jumps.
     fn send_by_routine(&mut self, from: Rel32, told: Routine, back: CachePc) {
         self.job.messages.push(Pending {
             from,
@@ -138,8 +138,8 @@ impl Translator {
         });
     }
 
-    /// Out of line, a value counter being full or another's: the routine is told what it is about, and leads
-    /// to `back`. `spilled`: the app's `rcx` is in its slot.
+    /// Calls the routine, out of line, for a value counter that is full or another's. The routine gets the subject, and
+    /// leads to `back`. `spilled`: the app's `rcx` is in its slot.
     pub(in crate::translate) fn call_routine(
         &mut self,
         spilled: bool,
@@ -148,7 +148,7 @@ impl Translator {
     ) {
         let c = &mut self.job.code;
         let (s, misses) = told.value_counter;
-        // One that is full was counted already: that is taken back, and counted in the next.
+        // One that is full was counted already: that is undone, and counted in the next.
         c.step_value_counter(s, false);
         let here = c.here();
         for miss in misses {
@@ -229,7 +229,7 @@ impl Translator {
 pub(in crate::translate) struct Found {
     /// Says which it is.
     pub(in crate::translate) index: Reg,
-    /// Where the value is now.
+    /// Present place of the value.
     pub(in crate::translate) value: Value,
     /// The jumps that are executed where it is another's.
     pub(in crate::translate) misses: [Rel32; 2],

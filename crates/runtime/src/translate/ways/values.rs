@@ -47,7 +47,7 @@ use crate::slot;
 use crate::translate::second::{At, Walk};
 use crate::translate::{Refusal, Site, Translator, liveness, target};
 
-/// Where an event's value is.
+/// Place of an event's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::translate) enum Value {
     /// In a general register.
@@ -312,7 +312,7 @@ impl Translator {
         }
     }
 
-    /// Does so before an instruction that has to do with them.
+    /// Unparks before an instruction that has to do with them.
     pub(in crate::translate) fn unpark_for(&mut self, insn: &Insn) {
         if !self.job.spilled.flags {
             return;
