@@ -13,18 +13,18 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// Places in a table at most.
 pub const MAX_PLACES: usize = 1 << 15;
 
-/// What is told.
+/// Places that the host says are not to be profiled.
 #[repr(C, align(64))]
 pub struct Converge {
     /// Tables are to be looked at. The host's to write, as are the next ones.
     pub wanted: AtomicU32,
-    /// How often something was told; 0: nothing yet.
+    /// Number of reports so far; 0: nothing yet.
     pub told: AtomicU32,
     /// Number of the table.
     pub table: AtomicU32,
     /// Every place has its probe, whatever the table says.
     pub all: AtomicU32,
-    /// That is so for so many cycles; then the target goes by the table.
+    /// Cycles for which every place keeps its probe. Then the target goes by the table.
     pub lasts: AtomicU64,
     /// Places in it.
     pub places: AtomicU32,
@@ -41,7 +41,7 @@ pub struct Converge {
 }
 
 impl Default for Converge {
-    /// As in a fresh slot.
+    /// Returns the state of a fresh slot.
     fn default() -> Self {
         Self {
             wanted: AtomicU32::new(0),

@@ -36,7 +36,7 @@ pub enum Event {
         pc: TargetPc,
         /// Its length in bytes: `pc + len` is the fall-through.
         len: u8,
-        /// Where it goes when taken.
+        /// Address that the branch goes to when taken.
         target: TargetPc,
         /// True if it was.
         taken: bool,
@@ -45,60 +45,60 @@ pub enum Event {
     Call {
         /// The call.
         pc: TargetPc,
-        /// Its target.
+        /// The call's target.
         target: TargetPc,
     },
     /// An indirect jump or call, where both are known.
     Indirect {
         /// The branch.
         pc: TargetPc,
-        /// Where it went.
+        /// Address that the branch went to.
         target: TargetPc,
-        /// It is a call.
+        /// True if the branch is a call.
         call: bool,
     },
     /// An event whose value is the next 64-bit word of the record: `Value`, `Type`, an indirect
     /// jump (`Edge`) or an indirect call (`Call`).
     Dynamic {
-        /// What the value is.
+        /// Kind of the value.
         kind: Kind,
         /// The instruction.
         pc: TargetPc,
     },
-    /// As [`Self::Dynamic`], of a place that is not profiled at the time ([`crate::converge`]): it was executed, and its value is
-    /// not told.
+    /// Event like [`Self::Dynamic`] at a place that is not profiled at the time ([`crate::converge`]). It was executed, and
+    /// its value is not reported.
     Unprofiled {
-        /// What the value would be.
+        /// Kind that the value would have.
         kind: Kind,
         /// The instruction.
         pc: TargetPc,
     },
-    /// What a call passes in registers, as the record's next [`ARGUMENTS`] words. The next call among the events is that call, and tells
-    /// where to.
+    /// Arguments that a call passes in registers, as the record's next [`ARGUMENTS`] words. The next call among the events is
+    /// that call, and reports the target.
     Arguments {
         /// The call.
         pc: TargetPc,
     },
     /// Control is here: the block's first instruction.
     Enter {
-        /// Where.
+        /// The first instruction.
         pc: TargetPc,
     },
     /// Control is here, at the block's first instruction, and an acyclic path begins.
     Begin {
-        /// Where.
+        /// The first instruction.
         pc: TargetPc,
     },
     /// Control is at the block's first instruction in the midst of an acyclic path.
     Resume {
-        /// Where the path begins.
+        /// Start of the path.
         start: TargetPc,
-        /// Its word up to here, as of one that was left.
+        /// The path's word up to here, as of a path that was left.
         word: u64,
     },
     /// Control is at the block's first instruction in the midst of an acyclic path that only the runtime knows.
     Amid {
-        /// Where control is.
+        /// The first instruction.
         pc: TargetPc,
     },
     /// A return to a caller.
@@ -110,30 +110,30 @@ pub enum Event {
     Jump {
         /// The jump.
         pc: TargetPc,
-        /// Its target.
+        /// The jump's target.
         target: TargetPc,
     },
-    /// What the runtime has done with the thread, as the record's next words.
+    /// Action of the runtime on the thread, as the record's next words.
     Marked(Mark),
     /// An instruction that was executed, whatever it is: where accesses to memory are recorded, what lies
     /// between them tells how they depend on each other. It is no event of the program's.
     Instruction {
-        /// Where it is.
+        /// Address of the instruction.
         pc: TargetPc,
-        /// How many bytes it has.
+        /// Length of the instruction in bytes.
         len: u8,
         /// These, and zeros.
         bytes: [u8; MAX_INSTRUCTION],
     },
 }
 
-/// What the runtime does with a thread that acyclic paths depend on. Words are run-time addresses.
+/// Actions of the runtime on a thread that acyclic paths depend on. Words are run-time addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Mark {
     /// An instruction that has no fragment is executed: where it is.
     Arrived = 0,
-    /// As that, and it returns to its caller.
+    /// Same as [`Self::Arrived`], and the instruction returns to its caller.
     Called = 1,
     /// A signal handler is entered: where the thread is interrupted, and the handler's frame.
     Signal = 2,
@@ -333,7 +333,7 @@ impl Event {
         }
     }
 
-    /// Where a branch leads, be it taken or not.
+    /// Returns the address that a branch leads to, taken or not.
     pub const fn branches_to(pc: TargetPc, len: u8, target: TargetPc, taken: bool) -> TargetPc {
         match taken {
             true => target,
@@ -341,7 +341,7 @@ impl Event {
         }
     }
 
-    /// How many words of a record belong to this event.
+    /// Returns the number of words of a record that belong to this event.
     pub const fn words(&self) -> usize {
         match self {
             Self::Dynamic { .. } => 1,
@@ -352,7 +352,7 @@ impl Event {
     }
 }
 
-/// Which events of a block were passed.
+/// Set of the events of a block that were passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
     /// The first of them, below [`MAX_BLOCK_EVENTS`].
@@ -381,7 +381,7 @@ impl Passed {
 pub struct PathHeader {
     /// Word offset of the block.
     pub block: u32,
-    /// Its events that were passed before the exit.
+    /// Events of the block that were passed before the exit.
     pub passed: Passed,
     /// True if a tail event follows.
     pub tail: bool,

@@ -31,8 +31,8 @@ pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
 pub const MAX_VALUES: usize = (MAX_RECORD - 4) / 8;
 /// A write pointer whose offset in its 64 KiB window is below this has filled its chunk.
 pub const FULL_WINDOW: usize = 256;
-/// Where the first record of a chunk starts, relative to the chunk's 64 KiB window: after the
-/// full window and after the longest record that could have run over into it.
+/// Offset of the first record of a chunk in the chunk's 64 KiB window. It is after the full
+/// window and after the longest record that could have run over into it.
 pub const FIRST_RECORD: usize = FULL_WINDOW + MAX_RECORD;
 
 /// Bytes of the [`Directory`], with which a file starts.
@@ -40,7 +40,7 @@ pub const DIRECTORY_BYTES: usize = CHUNK;
 /// Slots of a file: processes that came of one program by `fork` alone and are there at a time.
 pub const MAX_SLOTS: usize = 1 << 10;
 
-/// Where a slot starts in the file. All other offsets are from there.
+/// Returns the offset of a slot in the file. All other offsets are relative to the slot.
 pub const fn slot_start(slot: usize) -> usize {
     DIRECTORY_BYTES + slot * SLOT_BYTES
 }
@@ -63,18 +63,19 @@ pub const COUNTER_ARRAYS: usize = 64;
 pub const COUNTER_ARRAY_BYTES: usize = 32 << 20;
 /// Value counters in a counter array, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
 pub const VALUE_COUNTERS: usize = 1 << 16;
-/// Where they begin in a counter array.
+/// Offset of the value counters in a counter array.
 pub const VALUE_COUNTERS_OFFSET: usize =
     COUNTER_ARRAY_BYTES - VALUE_COUNTERS * size_of::<ValueCounter>();
-/// Where acyclic paths are counted, in place of the value counters: a `u32` with the number, plus one, of a path that leads to where the thread is on its acyclic
-/// path, while it is in a system call or when it goes on unobserved, else 0; and after it as many for paths that handlers of signals have interrupted.
+/// Offset of two words that stand in place of the value counters where acyclic paths are counted. Each is a `u32`.
+/// The first is set while the thread is in a system call or goes on unobserved, and is else 0. It holds the number, plus one, of a
+/// path that leads to the thread's place on its acyclic path. The second is the same for paths that signal handlers have interrupted.
 pub const ON_PATH_OFFSET: usize = VALUE_COUNTERS_OFFSET;
 /// Acyclic paths of a thread that handlers have interrupted at most. With more, the oldest is given up: handlers that are left by a jump leave theirs.
 pub const MOST_INTERRUPTED: usize = 64;
 /// Counters of paths in a counter array. Paths with higher numbers are recorded.
 pub const COUNTER_ARRAY_COUNTERS: usize = VALUE_COUNTERS_OFFSET / 8;
 
-/// How often an event was seen with a value.
+/// Count of one event with one value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueCounter {
@@ -82,12 +83,12 @@ pub struct ValueCounter {
     pub value: u64,
     /// Number of the path that is a message about the event.
     pub path: u32,
-    /// How often; 0 where there is none yet. When another takes its place, all of it is a record: the path, the value,
-    /// and this.
+    /// Count; 0 where there is none yet. When another event takes its place, the path, the value and the count become
+    /// a record.
     pub count: u32,
 }
-/// What the host says of each region, for hashing: a `u64`, the word of the place of its first address less that
-/// address, plus one; 0 while it has said nothing.
+/// Biases of regions, for hashing, as the host reports them: a `u64` for each region. It is the word of the place of the
+/// first address, less that address, plus one. 0: not reported yet.
 pub const BIASES_OFFSET: usize =
     (COUNTER_ARRAY_TABLE_OFFSET + COUNTER_ARRAYS * size_of::<CounterArray>()).next_multiple_of(64);
 /// [`Queries`].
@@ -121,7 +122,7 @@ pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
 pub const COUNTER_ARRAYS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
 /// Fragments for later runs ([`crate::persist`]).
 pub const MADE_OFFSET: usize = COUNTER_ARRAYS_OFFSET + COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
-/// One slot; sparse, so only what is used takes memory.
+/// Bytes of one slot. Slots are sparse: only used pages take memory.
 pub const SLOT_BYTES: usize = MADE_OFFSET + PERSIST_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
@@ -131,34 +132,34 @@ pub const fn chunk_start(chunk: u32) -> usize {
     chunk as usize % CHUNKS * CHUNK + FIRST_RECORD
 }
 
-/// Who fills a chunk, and how far.
+/// Owner of a chunk, and how far it is filled.
 ///
 /// A thread takes a free chunk by writing its number, then its page, and sets its write pointer. It
-/// publishes by writing `published`, clearing its write pointer, and appending the chunk to the
-/// ring of published ones, in this order: so whenever the program ends, what a chunk holds is told
-/// by `published`, or else by the write pointer of its thread, and nothing is counted twice.
+/// publishes in this order: it writes `published`, clears its write pointer, and appends the chunk to
+/// the ring of published chunks. So `published`, or else the thread's write pointer, says what a chunk
+/// holds whenever the program ends. Nothing is counted twice.
 #[repr(C)]
 pub struct Chunk {
     /// Number of the thread that fills it, from 1; 0 when it is free.
     pub thread: AtomicU32,
-    /// That thread's id in the kernel.
+    /// The thread's id in the kernel.
     pub tid: AtomicU32,
-    /// That thread's page.
+    /// The thread's page.
     pub page: AtomicU32,
     /// Bytes that hold records, plus one; 0 until it is published.
     pub published: AtomicU32,
 }
 
-/// Whose counters a counter array holds.
+/// Owner of a counter array.
 ///
-/// A thread takes a free counter array, which is all zero, by writing its id and then its number, and alone
-/// writes to it until it has set `ended`. Then it is the host's, which reads it, makes it zero and
-/// frees it. What it holds when the program ends, the host reads then.
+/// A thread takes a free counter array, which is all zero, by writing its id and then its number. It
+/// alone writes to the array until it has set `ended`. Then the host reads the array, zeroes it and
+/// frees it. When the program ends, the host reads every array that is still in use.
 #[repr(C)]
 pub struct CounterArray {
     /// Number of the thread, from 1; 0 when the counter array is free.
     pub thread: AtomicU32,
-    /// That thread's id in the kernel; 0 while it has not started.
+    /// The thread's id in the kernel; 0 while the thread has not started.
     pub tid: AtomicU32,
     /// The thread counts no more.
     pub ended: AtomicU32,
@@ -173,7 +174,7 @@ pub enum State {
     Fresh = 0,
     /// Running under control.
     Controlled = 1,
-    /// Let go: runs natively from now on; [`Control::detach`] says why.
+    /// Detached: runs natively from now on; [`Control::detach`] says why.
     Native = 2,
     /// Ended through `exit` or `exit_group`; everything is published.
     Exited = 3,
@@ -195,7 +196,7 @@ impl State {
     }
 }
 
-/// Why a program was detached. Numbers are stored in shared memory.
+/// Reason why a program was detached. Numbers are stored in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Detached {
@@ -215,13 +216,13 @@ pub enum Detached {
     Internal = 8,
     /// The app turns on a shadow stack for its return addresses.
     ShadowStack = 9,
-    /// Its memory map cannot be read.
+    /// The program's memory map cannot be read.
     NoMaps = 10,
     /// A stress option asked for it.
     Stress = 20,
-    /// It steps through its own code with the trap flag.
+    /// The program steps through its own code with the trap flag.
     SingleStep = 21,
-    /// It has restartable sequences, which the kernel would not restart in a code cache.
+    /// The program has restartable sequences, which the kernel would not restart in a code cache.
     Restartable = 22,
     /// More threads at a time than [`MAX_THREADS`].
     ManyThreads = 11,
@@ -282,7 +283,7 @@ impl Detached {
     }
 }
 
-/// In [`Control::counters`]: there are no counter arrays.
+/// Value of [`Control::counters`]: there are no counter arrays.
 pub const COUNTS_NOTHING: u32 = 0;
 /// Counter arrays hold a `u64` for each path: how often it was executed.
 pub const COUNTS_PATHS: u32 = 1;
@@ -292,7 +293,7 @@ pub const COUNTS_STRATA: u32 = 2;
 /// At an interval's end its candidates are recorded: a path number of messages, the value if there is one, and four bytes for how often.
 pub const COUNTS_INTERVALS: u32 = 3;
 
-/// What an interval profiler of a thread has seen: before its counter array.
+/// State of a thread's interval profiler: before its counter array.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Intervals {
@@ -302,13 +303,13 @@ pub struct Intervals {
     pub length: AtomicU32,
     /// Events of intervals that have ended.
     pub ended: AtomicU64,
-    /// Of all events, those of each kind but for one.
+    /// Events of each kind but one, out of all events.
     pub kinds: [AtomicU64; 8],
-    /// Of which kind the rest is.
+    /// Kind of the remaining events.
     pub rest: AtomicU32,
 }
 
-/// Where cells begin in a counter array.
+/// Offset of the cells in a counter array.
 pub const CELLS_OFFSET: usize = 128;
 /// Tuples that have one at most.
 pub const CELLS: usize = 1 << 22;
@@ -337,13 +338,13 @@ pub struct Control {
     pub version: AtomicU32,
     /// The event kinds to collect, `KindSet::bits`.
     pub kinds: AtomicU32,
-    /// What counter arrays hold, [`COUNTS_NOTHING`] and so on. The host's to write.
+    /// Contents of counter arrays, [`COUNTS_NOTHING`] and so on. The host's to write.
     pub counters: AtomicU32,
     /// Set when values are counted, from some time on. Written by the target.
     pub value_counters: AtomicU32,
-    /// With [`COUNTS_STRATA`]: by which sampler.
+    /// The sampler, with [`COUNTS_STRATA`].
     pub strata: Strata,
-    /// With [`COUNTS_INTERVALS`]: by which profiler, as `trommel_compress::interval::Shield` has it in words.
+    /// The profiler, with [`COUNTS_INTERVALS`], as `trommel_compress::interval::Shield` has it in words.
     pub intervals: [AtomicU32; 12],
     /// Stress options for tests, see the runtime's `options`.
     pub options: AtomicU64,
@@ -361,7 +362,7 @@ pub struct Control {
     pub foreign: AtomicU32,
     /// Processes that run in this one's memory, and are no threads of its.
     pub spawned: AtomicU32,
-    /// What the process exits with, plus one, once it has said so.
+    /// Exit status of the process, plus one, once the process has reported it.
     pub exit_status: AtomicU32,
     /// [`State`].
     pub state: AtomicU32,
@@ -369,7 +370,7 @@ pub struct Control {
     pub detach: AtomicU32,
     /// Child processes that run natively: all of them with `follow` 0, else those that found no slot.
     pub children: AtomicU32,
-    /// Where the program was detached, an address of the target.
+    /// Address in the target where the program was detached.
     pub detach_pc: AtomicU64,
     /// Address of the pool in the target; 0 until the runtime has started.
     pub pool_base: AtomicU64,
@@ -404,7 +405,7 @@ pub struct Control {
     pub persist: AtomicU32,
     /// The shape of fragments that this process can use of an image. Written by the target.
     pub persist_shape: AtomicU32,
-    /// Of the fragments, those taken from earlier runs.
+    /// Fragments that were taken from earlier runs.
     pub kept_fragments: AtomicU64,
     /// Fragments made, traces not.
     pub fragments: AtomicU64,
@@ -435,21 +436,21 @@ pub struct Control {
     pub windows_ready: AtomicU32,
     /// The instructions of fragments are in the dictionary, with their bytes, whatever kinds are recorded.
     pub listed: AtomicU32,
-    /// Where a window begins a piece of the stack is recorded ([`STACK_MARK`]).
+    /// A piece of the stack is recorded at the start of each window ([`STACK_MARK`]).
     pub stacks: AtomicU32,
-    /// What came of that.
+    /// Counts of windows.
     pub windows: Windows,
 
     /// Traces.
     pub trace: Traces,
-    /// What the engine did.
+    /// Work of the engine.
     pub work: Work,
 
-    /// Of a program that was running already.
+    /// State of a program that was running already.
     pub attached: Attached,
     /// Identifies the runtime that was built; the host's to write.
     pub build: AtomicU64,
-    /// Where the runtime failed, if [`Control::detach`] says that it did.
+    /// Place of a failure of the runtime, if [`Control::detach`] reports one.
     pub failure: Failure,
 }
 
@@ -463,20 +464,20 @@ pub struct Windows {
     pub instructions: AtomicU64,
     /// Nanoseconds of CPU time from where the signal's handler begins to where it ends that leaves the window.
     pub nanos: AtomicU64,
-    /// Of them, those that came to their last instruction.
+    /// Windows that reached their last instruction.
     pub whole: AtomicU64,
-    /// Those that ended before a system call.
+    /// Windows that ended before a system call.
     pub calls: AtomicU64,
-    /// Those that ended at an instruction which caused a signal, or at a signal that was sent.
+    /// Windows that ended at an instruction which caused a signal, or at a signal that was sent.
     pub signals: AtomicU64,
-    /// Those that ended before what cannot be executed in the cache.
+    /// Windows that ended before an instruction that cannot be executed in the cache.
     pub refused: AtomicU64,
-    /// Windows that did not begin, since the host was after or the thread not where it can be
-    /// taken under control.
+    /// Windows that did not begin. The host was late, or the thread was at a place where it cannot be
+    /// attached.
     pub skipped: AtomicU64,
     /// Signals of threads' own timers, each of which was to begin one.
     pub timed: AtomicU64,
-    /// Of them, those that came in the midst of a long time to the next window and began none.
+    /// Timer signals that came in the midst of a long time to the next window and began none.
     pub waited: AtomicU64,
     /// The mean number of ticks from one such signal to the next, in parts of 256; 0: no timers.
     pub ticks: AtomicU32,
@@ -488,18 +489,19 @@ pub struct Windows {
     pub last: [LastWindow; LAST_WINDOWS],
 }
 
-/// In place of a path number: what the thread has recorded since the last [`END_MARK`] was passed only, and
-/// the window proper begins. [`CAPTURE_WORDS`] 64-bit words follow: cycles that looking at a load takes, where latencies are wanted.
+/// Mark in place of a path number: the window proper begins. Records of the thread since the last [`END_MARK`] are of
+/// instructions that were skipped. [`CAPTURE_WORDS`] 64-bit words follow: the cycles that timing a load takes, where latencies are wanted.
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
 /// See [`CAPTURE_MARK`].
 pub const CAPTURE_WORDS: usize = 1;
-/// In place of a path number, after a [`CAPTURE_MARK`]: [`STACK_WORDS`] 64-bit words follow, how many there are after this one, and these. The first of
-/// a window are the address of its first instruction, the stack pointer and the frame pointer there; then come words of the stack, from the stack pointer up.
+/// Mark in place of a path number, after a [`CAPTURE_MARK`]. [`STACK_WORDS`] 64-bit words follow: how many are valid after
+/// this one, and the words. A window's first are the address of its first instruction, and the stack pointer and the frame
+/// pointer there. Words of the stack follow, from the stack pointer up.
 pub const STACK_MARK: u32 = u32::MAX - 2;
 /// See [`STACK_MARK`].
 pub const STACK_WORDS: usize = 31;
-/// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
-/// [`CAPTURE_MARK`], those that were wanted, and [`Control::window_period`].
+/// Mark in place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
+/// [`CAPTURE_MARK`], instructions that were requested, and [`Control::window_period`].
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
 pub const END_WORDS: usize = 3;
@@ -522,29 +524,29 @@ pub const MAX_WINDOW: u32 = 60_000;
 /// A window that has ended. Written by a thread that holds the runtime's lock.
 #[repr(C)]
 pub struct LastWindow {
-    /// Its first instruction.
+    /// First instruction of the window.
     pub from: AtomicU64,
-    /// Where the thread went on natively.
+    /// Address where the thread went on natively.
     pub to: AtomicU64,
     /// Instructions executed in between.
     pub instructions: AtomicU64,
 }
 
-/// What is done to traces beyond laying them out.
+/// Optimisation of traces beyond their layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Optimise {
-    /// What changes nothing that anybody can see.
+    /// Changes that the program cannot observe.
     #[default]
     Conservative = 0,
-    /// Nothing.
+    /// No optimisation.
     Off = 1,
     /// Stack frames are taken to be written by their own thread alone, also where there are several.
     Aggressive = 2,
 }
 
 impl Optimise {
-    /// As it is stored.
+    /// Returns the level that a stored word stands for.
     pub const fn from_word(word: u32) -> Self {
         match word {
             1 => Self::Off,
@@ -554,12 +556,12 @@ impl Optimise {
     }
 }
 
-/// How traces are selected, and what came of it.
+/// Selection of traces, and its results.
 #[repr(C)]
 pub struct Traces {
-    /// Times that a start is reach before a trace is made; 0: none is. The host's to write.
+    /// Times that a start is reached before a trace is made; 0: no traces. The host's to write.
     pub threshold: AtomicU32,
-    /// How traces are optimised, an [`Optimise`]. The host's to write.
+    /// Level of optimisation of traces, an [`Optimise`]. The host's to write.
     pub optimise: AtomicU32,
     /// The program is not detached because control does not pay. The host's to write.
     pub stay: AtomicU32,
@@ -567,13 +569,13 @@ pub struct Traces {
     pub unlinked: AtomicU32,
     /// Traces end at returns. The host's to write.
     pub no_returns: AtomicU32,
-    /// What code does the program's own work is marked ([`crate::marks`]). The host's to write.
+    /// Code that does the program's own work is marked ([`crate::marks`]). The host's to write.
     pub audit: AtomicU32,
     /// The program is to be detached: control does not pay. The host's to write.
     pub lost: AtomicU32,
-    /// Nothing but one thread wrote to the memory of a process when that was attached to. The host's to write.
+    /// Only one thread wrote to the memory of the process when the host attached to it. The host's to write.
     pub alone: AtomicU32,
-    /// Where arenas start; 0 after the last.
+    /// Start addresses of arenas; 0 after the last.
     pub arenas: [AtomicU64; ARENAS],
     /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.
     pub cache: AtomicU64,
@@ -599,7 +601,7 @@ pub struct Failure {
     pub tid: AtomicU32,
     /// The instruction.
     pub offset: AtomicU64,
-    /// What may have called it, innermost first; 0 after the last.
+    /// Addresses that may have called it, innermost first; 0 after the last.
     pub stack: [AtomicU64; FAILURE_STACK],
 }
 
@@ -643,7 +645,7 @@ impl Directory {
     }
 }
 
-/// Who uses a slot, and what of another slot it goes on from.
+/// Owner of a slot, and the part of another slot that it goes on from.
 #[repr(C)]
 pub struct Slot {
     /// [`Self::FREE`] and so on.
@@ -658,7 +660,7 @@ pub struct Slot {
     pub words: AtomicU64,
     /// The parent's regions, as `paths`.
     pub regions: AtomicU32,
-    /// It may see other process numbers than the host.
+    /// The process may see other process numbers than the host.
     pub foreign: AtomicU32,
 }
 
@@ -667,15 +669,15 @@ impl Slot {
     pub const FREE: u32 = 0;
     /// Being filled in by the parent.
     pub const CLAIMED: u32 = 1;
-    /// For a process that is being made.
+    /// A slot for a process that is being created.
     pub const EXPECTED: u32 = 2;
-    /// In use by its process.
+    /// A slot in use by its process.
     pub const USED: u32 = 3;
-    /// Its process has ended; others go on from its dictionary.
+    /// A slot whose process has ended. Other processes go on from its dictionary.
     pub const ENDED: u32 = 4;
 }
 
-/// What a process asks of the host before it becomes another program, one thread at a time.
+/// Request of a process to the host before it executes another program, one thread at a time.
 #[repr(C)]
 pub struct Request {
     /// Futex: [`Self::IDLE`] and so on.
@@ -703,19 +705,19 @@ impl Request {
     pub const GO: u32 = 3;
     /// The program is not followed.
     pub const NATIVE: u32 = 4;
-    /// There is no new program; the host's turn.
+    /// The new program could not be executed. The host's turn.
     pub const FAILED: u32 = 5;
 }
 
-/// Why a program or process is not followed. Numbers are stored in shared memory.
+/// Reason why a program or process is not followed. Numbers are stored in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Unfollowed {
-    /// It runs with other privileges than its caller, which it would lose.
+    /// The program runs with other privileges than its caller, which it would lose.
     Privileged = 1,
-    /// It may not be read.
+    /// The program may not be read.
     Unreadable = 2,
-    /// It is for another kind of processor.
+    /// The program is for another kind of processor.
     Foreign = 3,
     /// Something else traces it already, or may not be traced.
     NotTraced = 4,
@@ -748,8 +750,8 @@ impl Unfollowed {
     }
 }
 
-/// In [`Chunk::thread`]: a process that shares its maker's memory until it runs a program of its own.
-/// What it does counts as its maker's.
+/// Value of [`Chunk::thread`]: a process that shares its parent's memory until it runs a program of its own.
+/// Its events count as its parent's.
 pub const SPAWNED: u32 = 1 << 31;
 
 /// A counter that shares its cache line with nothing.

@@ -1,5 +1,5 @@
-//! What target and host share: one memory file, laid out here, written by the target's runtime and
-//! read by the host's service thread.
+//! Memory that target and host share: one file, laid out here. The target's runtime writes it, and the
+//! host's service thread reads it.
 //!
 //! # Problem
 //! The runtime sits inside a program that may crash, be killed, or scribble over memory. Every
@@ -7,21 +7,20 @@
 //! harm the host.
 //!
 //! # Strategy
-//! A file serves one program, and the processes that come of it by `fork`: it starts with a
-//! [`Directory`] of *slots*, and each process uses a slot. A new process needs no descriptor to get
-//! one, nor the host: it inherits the directory's mapping, claims a slot in it, and maps that by
-//! growing a second mapping out of the first. The host holds the file too, so what is in it outlives
-//! the target. The parts of a slot:
+//! A file serves one program and its forked children. It starts with a [`Directory`] of *slots*, and each
+//! process uses a slot. A new process inherits the directory's mapping and claims a slot in it. It maps
+//! the slot by growing a second mapping out of the first. So it needs neither a descriptor nor the host.
+//! The host holds the file too, so its contents outlive the target. The parts of a slot:
 //!
 //! | part | written by | holds |
 //! |---|---|---|
 //! | [`Control`] | both | state words, the published and consumed chunk counts, waits |
-//! | [`Request`] | both | what a thread asks the host before it executes another program |
-//! | [`Chunk`]s, two rings | both | who fills each chunk; those published, those given back |
+//! | [`Request`] | both | request of a thread to the host before it executes another program |
+//! | [`Chunk`]s, two rings | both | owner of each chunk; chunks that were published, chunks that were given back |
 //! | thread pages | both | the write pointer of each thread, which generated code advances; its [`thread_page`] |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
-//! | [`queries::Queries`] | both | what is asked of the program, and counted of that |
+//! | [`queries::Queries`] | both | the query program, and its counts |
 //! | [`CounterArray`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //! | [`persist`] | target | fragments for later runs |
 //!
@@ -35,34 +34,33 @@
 //! holds records of one thread, in order. Appending a record takes no lock, and neither does
 //! publishing a chunk. Chunks come to the host in the order in which they were published.
 //!
-//! Where nobody asks for the order of events, a path without run-time values is not recorded: its
-//! counter in the thread's *counter array* is incremented, which is all that the host wants to know of it.
-//! Both can be met in one process, and add up. Where a stratified sampler is asked for, a counter array holds its counters in
-//! place of those of paths, and what is recorded are its messages; of a multi-hash profiler it holds the counts of what is
-//! shielded.
+//! Where nobody asks for the order of events, a path without run-time values is only counted, in the thread's
+//! *counter array*. Both can occur in one process, and add up. With a stratified sampler, a counter array
+//! holds the sampler's counters in place of those of paths, and its messages are recorded. With a
+//! multi-hash profiler, it holds the counts of shielded events.
 //!
-//! A *message* of a query is a record too: its number says so, and whose it is ([`queries::Header`]); its words
-//! follow. So messages of a thread stand among its records in the order in which they were sent.
+//! A *message* of a query is a record too. Its number is a [`queries::Header`], which says that it is a message, and of
+//! which query. Its words follow. So messages of a thread stand among its records in the order in which they were sent.
 //!
-//! A process made by `fork` goes on with its parent's code cache, so the path numbers, regions and
-//! dictionary words that were there at the `fork` are its own too: [`Slot`] says how many, and they
-//! are read in the parent's slot. Its own follow them.
+//! A process made by `fork` goes on with its parent's code cache. So it shares the path numbers, regions and
+//! dictionary words that were there at the `fork`. [`Slot`] says how many, and they are read in the
+//! parent's slot. The child's own follow them.
 //!
 //! # Invariants
 //! * Records are at most [`MAX_RECORD`] bytes, so the write pointer cannot step over the window
 //!   [`FULL_WINDOW`] that marks a chunk as full. Generated code tests for it with no flags:
 //!   bits 8–15 of the pointer are zero only inside it.
-//! * A chunk is reused only after the host gave it back. Who has published while [`BACKLOG`] others
-//!   waited waits itself (and counts it) before it takes another; nothing is dropped. So no more
-//!   chunks are in use than threads and [`BACKLOG`].
+//! * A chunk is reused only after the host gave it back. A thread that publishes while [`BACKLOG`] others
+//!   wait waits itself (and counts it) before it takes another chunk. Nothing is dropped. So the chunks
+//!   in use are at most the threads and [`BACKLOG`].
 //! * A record belongs to a chunk from the moment the write pointer has passed it until the host has
 //!   given the chunk back, at whatever moment the program dies.
 //! * A counter array is written to by one thread at a time, and used again only after the host has read it.
 //! * Path numbers are dense and a path is in the dictionary before its first record.
-//! * The host reads with bounds checks only: a number, length or offset out of range is an error
-//!   of the stream, never of the host.
+//! * The host reads with bounds checks only. A number, length or offset out of range is an error
+//!   of the stream, and never harms the host.
 //!
-//! What both sides do with the words that chunks go by and threads sleep upon is in [`protocol`].
+//! [`protocol`] holds the operations of both sides on the words that pass chunks and that threads sleep upon.
 //!
 //! Architecture invariant: this crate does no system call and allocates nothing.
 //!
@@ -116,7 +114,7 @@ pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 pub mod options {
     /// Bits 0–6: app instructions in a fragment at most (0: the usual number).
     pub const INSNS_MASK: u64 = 0x7f;
-    /// It is traces made that are counted for [`EVICT_SHIFT`].
+    /// [`EVICT_SHIFT`] counts traces made.
     pub const FLUSH: u64 = 1 << 7;
     /// Arenas are placed out of reach of their app code.
     pub const FAR: u64 = 1 << 8;
@@ -152,6 +150,6 @@ pub mod options {
     pub const END_SYSCALL: u64 = 3 << 12;
     /// The runtime fails in its signal handler, where it cannot detached.
     pub const END_DELIVER: u64 = 4 << 12;
-    /// It fails at any of these places, with one chance in so many.
+    /// Failure at any of these places, with one chance in so many.
     pub const END_RANDOM: u64 = 5 << 12;
 }

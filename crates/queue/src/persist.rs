@@ -19,12 +19,12 @@ pub const PERSIST_BYTES: usize = 64 << 20;
 pub const MAX_MODULES: usize = 256;
 /// Bytes of one module.
 pub const MODULE_BYTES: usize = 256;
-/// Where records begin in what was made.
+/// Offset of the records in what this run has made.
 pub const MADE_RECORDS: usize = size_of::<Made>() + MAX_MODULES * MODULE_BYTES;
 /// "TROMKEPT", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"TROMKEPT");
 
-/// What a run has made. Modules and records are after it; what these numbers count is complete.
+/// Header of what a run has made. Modules and records are after it. What its numbers count is complete.
 #[repr(C, align(64))]
 pub struct Made {
     /// Modules.
@@ -46,11 +46,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 /// A file that code comes from, as `stat` tells it from others and from what it was before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Module {
-    /// Its device and inode.
+    /// Device and inode of the file.
     pub file: [u64; 2],
-    /// Its size.
+    /// Size of the file.
     pub size: u64,
-    /// When it was changed last, in nanoseconds.
+    /// Time of the file's last change, in nanoseconds.
     pub changed: u64,
     path: [u8; Self::PATH],
     path_len: u32,
@@ -73,12 +73,12 @@ impl Module {
         })
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &[u8] {
         &self.path[..self.path_len as usize]
     }
 
-    /// As it is stored.
+    /// Returns the module as it is stored.
     pub fn bytes(&self) -> [u8; MODULE_BYTES] {
         let mut bytes = [0; MODULE_BYTES];
         let words = [self.file[0], self.file[1], self.size, self.changed];
@@ -99,14 +99,14 @@ impl Module {
     }
 }
 
-/// What a record begins with.
+/// Header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     /// Bytes of the record, a multiple of eight.
     pub len: u32,
     /// Number of its module.
     pub module: u32,
-    /// Where its app code starts, from the start of the module's file.
+    /// Start of the app code, from the start of the module's file.
     pub at: u32,
     /// [`digest`] of the record.
     pub digest: u32,
@@ -116,7 +116,7 @@ impl Head {
     /// Bytes of it.
     pub const BYTES: usize = 16;
 
-    /// As it is stored.
+    /// Returns the header as it is stored.
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let words = [self.len, self.module, self.at, self.digest];
         let mut bytes = [0; Self::BYTES];
@@ -163,12 +163,12 @@ pub fn digest(module: u32, at: u32, bytes: &[u8]) -> u32 {
     (all >> 32) as u32
 }
 
-/// What was kept of earlier runs.
+/// Fragments that were kept of earlier runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     bytes: &'a [u8],
     modules: usize,
-    /// Where the table is, and how many entries it has, a power of two.
+    /// Offset of the table. The number of its entries is a power of two.
     table: usize,
     entries: usize,
     records: usize,
@@ -215,19 +215,19 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Its modules.
+    /// Returns the image's modules.
     pub fn modules(&self) -> impl Iterator<Item = Option<Module>> + use<'a> {
         let bytes = self.bytes;
         let at = |n| HEADER + n * MODULE_BYTES;
         (0..self.modules).map(move |n| Module::read(bytes.get(at(n)..at(n + 1))?))
     }
 
-    /// As many records as it has at most.
+    /// Returns the largest number of records that the image can have.
     pub fn most_records(&self) -> usize {
         self.entries / 2
     }
 
-    /// All its records, in a row.
+    /// Returns all records of the image, in a row.
     pub fn records(&self) -> &'a [u8] {
         &self.bytes[self.records..]
     }
@@ -238,7 +238,7 @@ impl<'a> Image<'a> {
         Some((head, rest, at + head.len as usize))
     }
 
-    /// Where the record of an offset in a module's file is, if there is one.
+    /// Returns the place of the record of an offset in a module's file, if there is one.
     pub fn find(&self, module: u32, at: u32) -> Option<usize> {
         let mut entry = entry_of(module, at, self.entries);
         // A damaged table may be full.

@@ -25,7 +25,7 @@ pub const MISSES: u32 = 1;
 /// [`Prefetch::wanted`]: before each instruction with an operand in memory, of addresses of no use. For tests.
 pub const EVERYWHERE: u32 = 2;
 
-/// What is asked and answered.
+/// Questions about prefetches, and their answers.
 #[repr(C, align(64))]
 pub struct Prefetch {
     /// [`NOWHERE`] and so on. The host's to write.
@@ -40,7 +40,7 @@ pub struct Prefetch {
     pub answered: AtomicU32,
     /// Places in the table.
     pub places: AtomicU32,
-    /// When the next round is to begin, by the time stamp counter; 0: that is not known. The target's to write.
+    /// Time stamp at which the next round is to begin; 0: not known. The target's to write.
     pub due: AtomicU64,
     /// Times that code with probes was dropped, as its round was over. The target's to write.
     pub dropped: AtomicU64,
@@ -51,7 +51,7 @@ pub struct Prefetch {
 }
 
 impl Default for Prefetch {
-    /// As in a fresh slot.
+    /// Returns the state of a fresh slot.
     fn default() -> Self {
         Self {
             wanted: AtomicU32::new(NOWHERE),
@@ -68,15 +68,15 @@ impl Default for Prefetch {
     }
 }
 
-/// What to prefetch before an instruction.
+/// A prefetch to put before an instruction.
 #[derive(Default)]
 #[repr(C)]
 pub struct Ahead {
-    /// Its address.
+    /// Address of the instruction.
     pub pc: AtomicU64,
-    /// How far behind its operand.
+    /// Bytes past the address of the instruction's operand.
     pub by: AtomicI64,
-    /// It is going to be written.
+    /// The line is going to be written.
     pub written: AtomicU32,
     pad: AtomicU32,
 }

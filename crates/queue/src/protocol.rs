@@ -1,14 +1,14 @@
-//! What target and host do with the words that they share, apart from where those words are.
+//! The protocol of target and host on the words that they share, wherever those words are.
 //!
 //! # Problem
-//! Chunks go from threads to the host and back, both sides sleep until the other one has something for them, and a
-//! thread that asks the host for something waits for the answer. Each of these is a handful of loads and stores, in an order on which it depends that
+//! Chunks go from threads to the host and back. Both sides sleep until the other has something for them. A thread that
+//! asks the host for something waits for the answer. Each of these is a handful of loads and stores. Their order ensures that
 //! no chunk has two owners and nobody sleeps for ever.
 //!
 //! # Strategy
-//! They are written down here once, over any kind of [`Word`]: both sides execute them on shared memory, and
-//! `tests/interleavings.rs` on words of loom, which tries all orders in which threads may come to execute them, and all that
-//! each may come to read.
+//! The operations are written down here once, over any kind of [`Word`]. Both sides execute them on shared memory.
+//! `tests/interleavings.rs` executes them on words of loom, which tries all orders of execution and all values that a thread
+//! may read.
 //!
 //! | who | does | |
 //! |---|---|---|
@@ -20,10 +20,10 @@
 //! | host | [`asked`], [`answer`] | does it |
 //!
 //! # Invariants
-//! * The entry of a ring for the n-th chunk is written by who has made n of the count, and used again only when the chunk has come around.
-//! * Who is about to sleep says so before it looks for the last time; who has something to say says it before it looks whether
-//!   anybody sleeps. So one of the two sees the other.
-//! * An answer covers what was asked before it: what an asker has written before it asked is there for who answers.
+//! * The entry of a ring for the n-th chunk is written by the thread that has counted to n. It is used again only when the chunk has come around.
+//! * A thread that is about to sleep says so before it looks for the last time. A thread that has something to say says it before it
+//!   looks whether anybody sleeps. So one of the two sees the other.
+//! * An answer covers every earlier request: the answerer sees what an asker wrote before it asked.
 //!
 //! **I20 (chunk ownership).** A chunk holds records of one thread, and is reused only after the host has given it back.
 
@@ -106,7 +106,7 @@ pub fn asked<A: Word<Value = u32>>(asked: &A, answered: &A) -> Option<u32> {
     (last != answered.load(Relaxed)).then_some(last)
 }
 
-/// All that was asked up to a request is done.
+/// Reports that all requests up to `request` are done.
 pub fn answer(answered: &impl Word<Value = u32>, request: u32, wake: impl FnOnce()) {
     answered.store(request, SeqCst);
     wake();

@@ -17,7 +17,7 @@ pub const ENTRIES: usize = 35;
 pub const INSTRUCTIONS: usize = 128;
 /// Ranges of code with tags that there can be.
 pub const MAX_RANGES: usize = 1 << 15;
-/// In [`Queries::tagged`], where nothing is asked: there are more ranges than there is room for.
+/// Value of [`Queries::tagged`] where nothing is asked: there are more ranges than there is room for.
 pub const EVERYTHING: u32 = 2;
 /// Words of a message at most.
 pub const MESSAGE_WORDS: usize = 7;
@@ -25,17 +25,17 @@ pub const MESSAGE_WORDS: usize = 7;
 /// Ranks of rates that there can be.
 pub const RANKS: u8 = 32;
 
-/// What is asked.
+/// Query program of a process, and its counts.
 #[repr(C, align(64))]
 pub struct Queries {
     /// Bytes of the program; 0: nothing is asked. The host's to write.
     pub bytes: AtomicU32,
-    /// Not 0: some code has tags, and the host is to be asked about new code. Where nothing is asked tags are of what is selected, and
-    /// no other code has events. [`EVERYTHING`]: all of it may be selected. The host's to write.
+    /// Not 0: some code has tags, and the host is to be asked about new code. Where nothing is asked, tags mark the selected code,
+    /// and no other code has events. [`EVERYTHING`]: all code may be selected. The host's to write.
     pub tagged: AtomicU32,
-    /// What random numbers start from. The host's to write.
+    /// Seed of random numbers. The host's to write.
     pub seed: AtomicU64,
-    /// How often threads have asked that the host do what was recorded so far: for interrupts.
+    /// Number of times that threads have asked the host to process all records so far: for interrupts.
     pub asked: AtomicU32,
     /// Futex: up to which of those it has.
     pub answered: AtomicU32,
@@ -45,9 +45,9 @@ pub struct Queries {
     pub ranges: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
-    /// By table entry, what was seen.
+    /// Counts of executions, by table entry.
     pub seen: [Seen; ENTRIES],
-    /// By instruction, what it did.
+    /// Counts of actions, by instruction.
     pub done: [Acted; INSTRUCTIONS],
     /// The ranges. The host's to write.
     pub range: [Range; MAX_RANGES],
@@ -56,11 +56,11 @@ pub struct Queries {
 /// Executions of a class.
 #[repr(C)]
 pub struct Seen {
-    /// Those that countdowns have reach, the one included that they led to.
+    /// Executions that countdowns have reached, including the one that each led to.
     pub executed: AtomicU64,
-    /// Of those, the ones of which a record was made.
+    /// Executions of which a record was made.
     pub profiled: AtomicU64,
-    /// Of those, the ones that some action of their query was done for.
+    /// Executions that some action of their query was done for.
     pub acted: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ pub struct Seen {
 pub struct Acted {
     /// Messages sent.
     pub sent: AtomicU64,
-    /// Of them, those to queues that the program serves itself.
+    /// Messages sent to queues that the program serves itself.
     pub served: AtomicU64,
     /// Messages dropped, as their queue was full.
     pub dropped: AtomicU64,
@@ -92,18 +92,18 @@ pub struct Range {
     pub tag: AtomicU64,
 }
 
-/// What a record of a query is.
+/// Sort of a query's record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sort {
     /// A message.
     Message,
     /// An interrupt of no queue: `interrupt`.
     Interrupt,
-    /// Likewise, for which the thread waits: `interrupt sync`.
+    /// An interrupt for which the thread waits: `interrupt sync`.
     Synchronous,
 }
 
-/// What stands in place of the path number in the record of a message.
+/// Number that stands in place of the path number in the record of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// The instruction that sends it.
@@ -114,7 +114,7 @@ pub struct Header {
     pub words: u8,
     /// Under `every auto`, the rank of the rate in force; else 0.
     pub rank: u8,
-    /// What it is.
+    /// Sort of the record.
     pub sort: Sort,
 }
 

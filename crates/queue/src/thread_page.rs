@@ -1,13 +1,13 @@
-//! What host and runtime need to take a running process under control and to detach it again.
+//! Attaching and detaching of a running process: the words of host and runtime.
 //!
 //! Each thread has a page of the file, which is also the first page of its thread area. Its first
-//! word is the write pointer that generated code advances; after it lies the thread's [`ThreadPage`],
-//! on which the host puts the state of a thread that it has stopped, and from which it learns where
-//! things are in the target. What concerns the whole process is in [`Attached`].
+//! word is the write pointer that generated code advances. After it lies the thread's [`ThreadPage`].
+//! The host puts there the state of a thread that it has stopped, and learns from it where things are
+//! in the target. [`Attached`] holds the state of the whole process.
 //!
 //! # Detaching
-//! The host counts [`Attached::detach`] up: at [`LEAVE`] threads come out of the cache, each where
-//! it reaches a boundary, and wait with [`ThreadPage::parked`] set; from [`GO`] on they run natively.
+//! The host increments [`Attached::detach`]. At [`LEAVE`] threads come out of the cache, each where
+//! it reaches a boundary, and wait with [`ThreadPage::parked`] set. From [`GO`] on they run natively.
 //! So no thread executes code of the app's while the kernel has the runtime's signal handlers for
 //! the app's.
 
@@ -20,7 +20,7 @@ pub const GO: u32 = 2;
 
 /// First word of the value that the host's signal carries, by which the runtime knows it.
 pub const REQUEST: u64 = 0x7452_6f4d_6c45_4d00;
-/// In the value: the app has blocked the signal that carries it.
+/// Bit of the value: the app has blocked the signal that carries it.
 pub const REQUEST_BLOCKED: u64 = 1;
 
 /// Words of [`super::Control`] about control that did not begin with the program.
@@ -33,7 +33,7 @@ pub struct Attached {
     /// Threads that were stopped when the runtime was put in.
     pub threads: AtomicU32,
     pad: AtomicU32,
-    /// Where such a thread enters the runtime, in the target.
+    /// Address in the target where such a thread enters the runtime.
     pub join: AtomicU64,
     /// A routine that gives the kernel back the app's dispositions, in the target.
     pub farewell: AtomicU64,
@@ -59,13 +59,13 @@ pub struct ThreadPage {
     pub tid: AtomicU32,
     /// The thread waits, all of its state in its signal frame, to go on natively.
     pub parked: AtomicU32,
-    /// How the kernel would have gone on with the system call that the thread was stopped in: one
+    /// Restart of the system call that the thread was stopped in, as the kernel would have done it: one
     /// of its `ERESTART…` numbers, or 0.
     pub interrupted: AtomicU32,
     pad: AtomicU32,
     /// The app's signal mask.
     pub mask: AtomicU64,
-    /// Where the app goes on.
+    /// Address where the app goes on.
     pub pc: AtomicU64,
     /// The app's flags.
     pub flags: AtomicU64,
@@ -83,6 +83,6 @@ pub struct Owned {
     pub count: AtomicU64,
     /// Mappings that found no room here.
     pub missed: AtomicU64,
-    /// From, to.
+    /// Start and end of each range.
     pub ranges: [[AtomicU64; 2]; MAX_OWNED],
 }

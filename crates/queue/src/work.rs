@@ -1,8 +1,8 @@
-//! What the engine does in a process, and how long it takes: what `trommel run --stats` tells.
+//! Work of the engine in a process, and the time it takes, as `trommel run --stats` reports it.
 //!
-//! Written by a thread that holds the runtime's lock, read by the host at any time. Times are of the
-//! thread that works: short stretches by the time stamp counter, up to [`LONG`] each, as longer ones mean that the
-//! thread has lost the processor; parts that may take longer by the clock of its CPU time.
+//! A thread that holds the runtime's lock writes the counts. The host reads them at any time. Times are of the
+//! working thread. Short stretches are timed by the time stamp counter, up to [`LONG`] each: longer ones mean that the
+//! thread has lost the processor. Parts that may take longer are timed by the clock of the thread's CPU time.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -29,10 +29,10 @@ pub const LONG: u64 = 250_000;
 /// Parts.
 pub const PARTS: usize = 4;
 
-/// Why everything that was translated is dropped.
+/// Reason for a flush of the whole cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
-    /// There is no more room, or too much of it is dead.
+    /// The cache is full, or too much of it is dead.
     Full = 0,
     /// Many traces are made at once, after few: another working set.
     Phase = 1,

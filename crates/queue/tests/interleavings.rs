@@ -28,7 +28,7 @@ struct Pool<const CHUNKS: usize> {
     fresh: Half,
     published: [Half; CHUNKS],
     given_back: [Half; CHUNKS],
-    /// What is recorded: whoever has the chunk may use it.
+    /// Records: the owner of the chunk may use it.
     records: [UnsafeCell<u32>; CHUNKS],
     bell: Futex,
     room: Futex,
@@ -143,7 +143,7 @@ fn two_threads_never_have_the_same_chunk() {
     });
 }
 
-/// What threads ask the host for, which it does with what they have written.
+/// Requests of threads to the host, which processes what the threads have written.
 struct Requests {
     asked: Half,
     answered: Futex,

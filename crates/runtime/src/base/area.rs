@@ -35,13 +35,13 @@ pub const INDIRECT_ENTRIES: usize = 1 << 16;
 pub const AREA_BYTES: usize = INDIRECT + INDIRECT_ENTRIES * 8;
 /// Bytes of the first table.
 pub const INDIRECT_BYTES: usize = INDIRECT_ENTRIES * 8;
-/// Where the second table starts: what lies between is not addressed through GS.
+/// Offset of the second table. The space before it is not addressed through GS.
 pub const SECOND_OFFSET: usize = 0x1000 + (2 << 20);
 /// Entries of the second table.
 pub const SECOND_LEN: usize = 1 << 16;
 /// Bytes of the second table, keys and cache addresses.
 pub const SECOND_BYTES: usize = SECOND_LEN * 16;
-/// Where the counters start.
+/// Offset of the counters.
 pub const COUNTERS_OFFSET: usize = SECOND_OFFSET + SECOND_BYTES;
 /// Everything. Without counters, up to these.
 pub const WHOLE_BYTES: usize = COUNTERS_OFFSET + COUNTER_ARRAY_BYTES;
@@ -52,13 +52,13 @@ pub const STACK_BYTES: u64 = 256 << 10;
 pub const CHILD_STACK_BYTES: u64 = 64 << 10;
 /// Bytes of the stack of signal handlers.
 pub const SIGNAL_STACK_BYTES: u64 = 128 << 10;
-/// Where the stacks start, in this order.
+/// Offset of the stacks, which follow in this order.
 pub const STACKS: u64 = AREA_BYTES as u64;
-/// Where they end; the rest up to the second table is not used by the area.
+/// End of the stacks; the area does not use the rest up to the second table.
 pub const STACKS_END: u64 = STACKS + STACK_BYTES + CHILD_STACK_BYTES + SIGNAL_STACK_BYTES;
 const _: () = assert!(STACKS_END < SECOND_OFFSET as u64);
 
-/// Where the write pointer is.
+/// Offset of the write pointer.
 pub const WRITE_POINTER: GsOffset = GsOffset(0);
 /// The table of system calls that the runtime handles.
 pub const SYSCALL_TABLE: GsOffset = GsOffset(SYSCALLS as u32);
@@ -69,10 +69,10 @@ pub const INDIRECT_TABLE: GsOffset = GsOffset(INDIRECT as u32);
 pub const SECOND_KEYS: GsOffset = GsOffset(SECOND_OFFSET as u32);
 /// The second table's cache addresses.
 pub const SECOND_ENTRIES: GsOffset = GsOffset((SECOND_OFFSET + SECOND_LEN * 8) as u32);
-/// What the second table's hash, CRC-32C of the target, starts with.
+/// Seed of the second table's hash, CRC-32C of the target.
 pub const SECOND_SEED: u32 = 0;
 
-/// Why control came out of the cache.
+/// Reason why control came out of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Reason {
@@ -115,7 +115,7 @@ pub struct Context {
     pub exit: u32,
     /// [`Reason`].
     pub reason: u32,
-    /// Where to go on in the cache.
+    /// Address to go on at in the cache.
     pub target: CachePc,
     /// Saved `rcx` of an indirect branch or an exit that records.
     pub spill_rcx: u64,
@@ -129,17 +129,17 @@ pub struct Context {
     pub spill_far: u64,
     /// Saved registers, by number, that are homes in the loop of a trace.
     pub spill_homes: [u64; 16],
-    /// What the first round of a loop has computed for its second one, by the register that has it there.
+    /// Values that the first round of a loop has computed for its second one, by the register that has them there.
     pub kept: [u64; 16],
-    /// What is left of the window that the thread is in, see [`crate::engine::window`].
+    /// Instructions left of the window that the thread is in, see [`crate::engine::window`].
     pub budget: u64,
     /// Place in the second table that is being looked at.
     pub second_index: u64,
-    /// What is looked for in the second table: a target and its branch's key.
+    /// Key that is looked up in the second table: a target and its branch's key.
     pub second_key: u64,
     /// The key of the indirect branch to `next_pc`, see [`crate::observe::pairs`].
     pub key: u64,
-    /// What a message is about, while it is sent: where its site says so.
+    /// Address of the site's data about a message, while the message is sent.
     pub message: u64,
     /// Saved `rdx` meanwhile.
     pub message_rdx: u64,
@@ -157,21 +157,21 @@ pub struct Context {
     pub held_half: u64,
     /// Factors of a sampler's or profiler's hash function.
     pub factors: [u64; 2],
-    /// Where a profiler's subjects are, see [`crate::channel::shields`].
+    /// Address of a profiler's subjects, see [`crate::channel::shields`].
     pub subjects: u64,
-    /// Where the thread's counters are.
+    /// Address of the thread's counters.
     pub counters: u64,
     /// The least of a tuple's counters at whose next event it is promoted.
     pub promotes_at: u32,
-    /// Not 0: only the least counters are incremented.
+    /// Not 0 if only the least counters are incremented.
     pub conservative: u32,
-    /// Of each table the first counter.
+    /// First counter of each table.
     pub lane_first: [u32; TABLES],
-    /// And the bits of an index.
+    /// Mask of an index into each table.
     pub lane_mask: [u32; TABLES],
     /// Bits below an index in a product.
     pub lane_shift: u32,
-    /// What sums start with.
+    /// Seed of sums.
     pub sum_seed: u32,
     /// The subject of an event that is not shielded.
     pub subject: u32,
@@ -179,9 +179,9 @@ pub struct Context {
     pub why: u32,
     /// Saved registers, by number, meanwhile.
     pub unshielded: [u64; 12],
-    /// By table entry of what is asked: executions up to the next that is profiled.
+    /// Executions up to the next that is profiled, by table entry of the query program.
     pub left: [u32; queries::ENTRIES],
-    /// Not 0: something was seen before an instruction, and is to be seen after it.
+    /// Not 0 if something was seen before an instruction, and is to be seen after it.
     pub begun: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
@@ -191,7 +191,7 @@ pub struct Context {
     pub child_stack: u64,
     /// This area's own address.
     pub this: u64,
-    /// What is known about the thread (`thread::Thread`).
+    /// Address of the state of the thread (`thread::Thread`).
     pub thread: u64,
     /// A signal waits to be delivered at the next boundary.
     pub pending: u32,
@@ -208,9 +208,9 @@ pub struct Context {
 pub struct Entries {
     /// [`Reason::Exit`].
     pub exit: u64,
-    /// From a fragment whose tag check failed; rcx and rdx as the check left them.
+    /// Entry for a fragment whose tag check failed; rcx and rdx as the check left them.
     pub mismatch: u64,
-    /// From a pair whose tag check failed, with its key in the context; else as `mismatch`.
+    /// Entry for a pair whose tag check failed, with its key in the context; else as `mismatch`.
     pub pair_mismatch: u64,
     /// [`Reason::Syscall`].
     pub syscall: u64,
@@ -226,17 +226,17 @@ pub struct Entries {
     pub value_counter: u64,
     /// An event is not shielded, that of a known tuple; rcx leads to what is known of it and is spilled.
     pub unshielded: u64,
-    /// Its counters have come to where its tuple is promoted; likewise.
+    /// Entry for an event whose tuple is to be promoted; likewise.
     pub promoted: u64,
-    /// That of a value, whose counters a sum tells.
+    /// Entry for an event with a value whose counters a sum selects.
     pub unshielded_sum: u64,
-    /// That of a value, whose counters a product tells.
+    /// Entry for an event with a value whose counters a product selects.
     pub unshielded_product: u64,
     /// The profiler's interval has ended; rcx holds where to go on.
     pub interval_ended: u64,
     /// [`Reason::Query`]; rcx is spilled.
     pub query: u64,
-    /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
+    /// Entry from the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }
 

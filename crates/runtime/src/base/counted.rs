@@ -1,4 +1,4 @@
-//! What assembly, generated code and the profiler agree on: where value counters are, and what a subject is.
+//! Layout that assembly, generated code and the profiler share: the place of value counters, and the fields of a subject.
 
 use trommel_compress::interval::TABLES;
 use trommel_queue::VALUE_COUNTERS_OFFSET;
@@ -9,22 +9,22 @@ use crate::base::emit::GsOffset;
 /// The value counters of a thread.
 pub const VALUE_COUNTERS_AT: GsOffset = GsOffset((COUNTERS_OFFSET + VALUE_COUNTERS_OFFSET) as u32);
 
-/// In place of a value counter's path: more than one tuple of the accumulator wants it.
+/// Number in place of a value counter's path: more than one tuple of the accumulator wants the counter.
 pub const CONTESTED: u32 = u32::MAX;
 
-/// Why an event has come out of the cache.
+/// Reason why an event has come out of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Why {
-    /// Its counters have come to where its tuple is promoted.
+    /// The event's tuple is to be promoted.
     Promoted = 0,
-    /// Its value counter is contested: it is not counted yet.
+    /// The event's value counter is contested: the event is not counted yet.
     Contested = 1,
     /// The interval has ended.
     Ended = 2,
 }
 
-/// What is known of events: a tuple, or the place of values. As the routines read it.
+/// Subject of events: a tuple, or the place of values. Laid out as the routines read it.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct Subject {
@@ -34,7 +34,7 @@ pub struct Subject {
     pub value: u64,
     /// The tuple's counters.
     pub positions: [u32; TABLES],
-    /// What the place makes of a hash.
+    /// Part of the hash that the place contributes.
     pub begin: u64,
     /// The tuple's cell, from GS; 0 without.
     pub cell: u32,
@@ -44,7 +44,7 @@ pub struct Subject {
     pub kind: u32,
 }
 
-/// What the index of a value counter is made of: the path of its event.
+/// Returns the part of a value counter's index that the path of its event contributes.
 pub const fn first_of_value_counter(path: u32) -> u32 {
     path.wrapping_mul(0x9e37_79b1)
 }

@@ -1,18 +1,18 @@
 //! App instructions, reduced to what the translator asks about them.
 //!
 //! Most instructions are [`Class::Plain`]: their bytes are copied, with the displacement of a
-//! RIP-relative operand rewritten. What changes the flow of control is taken apart further, and what
-//! cannot run in a code cache at all is [`Class::Unsupported`].
+//! RIP-relative operand rewritten. Instructions that change the flow of control are decoded further.
+//! Instructions that cannot run in a code cache are [`Class::Unsupported`].
 //!
-//! Which instructions are events is the project's contract (`docs/events.md`). Branches and calls
-//! are told by their class; a *load* says how its probe gets at the memory operand's value,
+//! The project's contract (`docs/events.md`) defines which instructions are events. Branches and calls
+//! are recognised by their class. A *load* says how its probe reads the memory operand's value,
 //! zero-extended to 64 bits. A load whose whole destination register is exactly that value
 //! afterwards ([`Load::After`]) is recorded from the register: one store. Any other
 //! ([`Load::Before`]) is read a second time, into a scratch register, just before the instruction
-//! itself. If that read faults, the app's own would have, at the same address, and no register has
+//! itself. If that read faults, the app's own would have, at the same address. No register has
 //! changed yet.
 //!
-//! `quick` decodes what it knows; `full`, which is iced-x86, the rest.
+//! `quick` decodes the common instructions, and `full`, which is iced-x86, the rest.
 
 mod call;
 mod effect;
@@ -27,7 +27,7 @@ pub(crate) use full::{is_based_on, rebased, writes_memory};
 use crate::base::address::AppPc;
 use crate::base::emit::Reg;
 
-/// How an instruction is translated.
+/// Way to translate an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Copied.
@@ -54,9 +54,9 @@ pub enum Class {
     Unknown,
     /// Cannot run in the cache: far transfers, 32-bit system calls, anything with GS.
     Unsupported,
-    /// As unsupported, because it uses the GS segment.
+    /// Unsupported, because the instruction uses the GS segment.
     Gs,
-    /// Does nothing, and asks something of us ([`crate::engine::aware`]).
+    /// Does nothing, and asks something of the runtime ([`crate::engine::aware`]).
     Request,
 }
 
@@ -70,33 +70,33 @@ impl Class {
     }
 }
 
-/// How a load's value is obtained.
+/// Way to obtain a load's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// From this general register, after the instruction.
+    /// This general register, after the instruction.
     After(Reg),
-    /// From the low half of this vector register, after the instruction.
+    /// The low half of this vector register, after the instruction.
     AfterXmm(u8),
-    /// From the low byte or word of `rax`, after the instruction (`lodsb`, `lodsw`), as bytes.
+    /// The low byte or word of `rax`, after the instruction (`lodsb`, `lodsw`), as bytes.
     AfterPartRax(u8),
-    /// By reading this many bytes (1, 2, 4 or 8) of the memory operand before the instruction.
+    /// A read of this many bytes (1, 2, 4 or 8) of the memory operand before the instruction.
     Before(u8),
-    /// By reading the byte at `rbx` + `al` (`xlat`), with the segment and size of the operand.
+    /// A read of the byte at `rbx` + `al` (`xlat`), with the segment and size of the operand.
     Xlat,
-    /// By reading the top of the stack before the instruction (`pop` into `rsp` or 16 bits).
+    /// A read of the top of the stack before the instruction (`pop` into `rsp` or 16 bits).
     BeforeStack(u8),
 }
 
-/// What the address of a memory operand starts from.
+/// Base of the address of a memory operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
-    /// Nothing: the displacement is the address.
+    /// No base: the displacement is the address.
     None,
     /// A general register.
     Register(Reg),
     /// The end of the instruction; the displacement is the whole address.
     Rip,
-    /// As [`Base::Rip`], cut to 32 bits.
+    /// Base like [`Base::Rip`], cut to 32 bits.
     Eip,
 }
 
@@ -106,7 +106,7 @@ pub enum Segment {
     /// None.
     #[default]
     None,
-    /// One whose base is 0.
+    /// A segment whose base is 0.
     Flat,
     /// FS.
     Fs,
@@ -115,13 +115,13 @@ pub enum Segment {
 /// A memory operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operand {
-    /// What it starts from.
+    /// Base of the address.
     pub base: Base,
     /// Index register and the logarithm of its scale.
     pub index: Option<(Reg, u8)>,
     /// Displacement.
     pub disp: u64,
-    /// Its segment prefix.
+    /// Segment prefix of the operand.
     pub segment: Segment,
     /// Addresses are cut to 32 bits.
     pub short: bool,
@@ -142,11 +142,11 @@ pub enum Rm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Insn {
     pc: AppPc,
-    /// How to translate it.
+    /// Way to translate the instruction.
     pub class: Class,
     /// The operand in memory, or the register of an indirect branch.
     pub rm: Rm,
-    /// How its load is recorded, if it is a load.
+    /// Way to record the instruction's load, if it is a load.
     pub load: Option<Load>,
     /// A general register that it gives a new value without a look at the old one, if that is
     /// easily told.
@@ -154,12 +154,12 @@ pub struct Insn {
     /// General registers it reads or writes, in part or whole.
     pub used: u16,
     len: u8,
-    /// Offset of its RIP-relative 32-bit displacement in its bytes, 0 when it has none.
+    /// Offset of the RIP-relative 32-bit displacement in the instruction's bytes, 0 when it has none.
     pub rip_disp: u8,
 }
 
 impl Insn {
-    /// One that does nothing, at no address.
+    /// Returns an instruction that does nothing, at no address.
     pub const fn plain() -> Self {
         Self {
             pc: AppPc(0),
@@ -173,12 +173,12 @@ impl Insn {
         }
     }
 
-    /// Its address.
+    /// Returns the instruction's address.
     pub fn pc(&self) -> AppPc {
         self.pc
     }
 
-    /// How many bytes it has.
+    /// Returns the instruction's length in bytes.
     pub fn size(&self) -> usize {
         usize::from(self.len)
     }

@@ -1,9 +1,9 @@
 //! Machine code, written byte by byte.
 //!
-//! Only the few forms that fragments are made of, each a method named for what it does. None of
-//! them but [`Code::jcc`] reads, and none writes, the flags. Positions are offsets in the memory
-//! that is written to. That is where the code will be executed, or it is copied there; every
-//! RIP-relative form needs to know the place up front ([`Code::new`]'s `base`).
+//! The methods cover only the few forms that fragments are made of. Each is named for what it does.
+//! Only [`Code::jcc`] reads the flags, and none writes them. Positions are offsets in the memory
+//! that is written to. The code is executed there, or it is copied to where it will be. Every
+//! RIP-relative form needs to know the final place up front ([`Code::new`]'s `base`).
 
 use crate::base::address::CachePc;
 
@@ -78,7 +78,7 @@ fn full() -> ! {
 
 /// Code under construction.
 pub struct Code<'a> {
-    /// As long as the code will ever be, so that appending a few bytes is a store and no call.
+    /// Memory for the code, as long as the code will ever be. So appending a few bytes is a store and no call.
     buffer: &'a mut [u8],
     len: usize,
     base: CachePc,
@@ -296,7 +296,7 @@ impl<'a> Code<'a> {
         self.operand_form(FIRST, false, mem, |code| code.raw(&[0x0f, opcode]));
     }
 
-    /// The prefix that says what an operand is relative to.
+    /// Emits the prefix of the operand's segment.
     fn segment(&mut self, mem: &Mem) {
         if mem.fs {
             self.raw(&[0x64]);

@@ -1,8 +1,8 @@
-//! A signal with which the host calls a program back that does not reach itself: it has an answer, or a question.
+//! A signal with which the host calls back a program that does not enter the runtime by itself: the host has an answer, or a question.
 //!
 //! The kernel sends it in the name of a clock (`trommel_host::kernel::knock`), so only while the thread executes in user mode. It leads
-//! to the dispatcher's work without a word of the app's state changed: the thread goes on in its fragment, whose exits
-//! lead nowhere then.
+//! to the dispatcher's work and changes no word of the app's state. The thread goes on in its fragment, whose exits then
+//! lead to the dispatcher.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use crate::base::signals::Info;
 /// The host may call.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
-/// From now on such signals are the host's.
+/// Reserves such signals for the host from now on.
 pub fn await_knocks() {
     AWAITED.store(true, Relaxed);
 }

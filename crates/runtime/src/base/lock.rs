@@ -43,7 +43,7 @@ const WANTED: u32 = 2;
 /// Times to look again before sleeping: the lock is held for a few microseconds.
 const SPINS: u32 = 100;
 
-/// A value behind a lock.
+/// A value that a lock guards.
 pub struct Lock<T> {
     word: AtomicU32,
     /// Stack pointer of its holder, when it took it.

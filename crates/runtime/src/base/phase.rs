@@ -1,19 +1,19 @@
-//! When the working set changes: told by how many traces are made.
+//! Phases: changes of the working set, detected by how many traces are made.
 //!
 //! # Problem
-//! Traces follow the branches as they went when they were made. When the program turns to something else, the
-//! old ones lie between the new, and those that both use may go the wrong way.
+//! Traces follow the branches as they went when the traces were made. When the program turns to other work, the
+//! old traces lie between the new. Traces that both use may go the wrong way.
 //!
 //! # Strategy
 //! Dynamo's pre-emptive flush (Bala, Duesterwald, Banerjia, PLDI 2000, section 6): when traces are suddenly made
-//! at a high rate after few were, everything is dropped. Much has to be made now anyway, and what is still used
+//! at a high rate after few were, everything is dropped. Much has to be made now anyway. What is still used
 //! is made again, as its branches go now.
 //!
-//! Time is CPU time, in periods of `PERIOD`. A period is *busy* when it made many traces, next to those
+//! Time is CPU time, in periods of `PERIOD`. A period is *busy* when it made many traces, compared with those
 //! there are, and else calm. Many traces in a period and the one before it, after `CALM` calm ones, are a new
-//! phase; and the longer that took, the longer it must be calm before the next flush (`WORTH`). Everything is dropped, fragments too: so the more of
-//! them there are, the more time must have passed since the last flush (`PRICE`). So flushes
-//! take a few percent of the time at most, however the program behaves.
+//! phase. The longer that took, the longer it must be calm before the next flush (`WORTH`). Fragments are
+//! dropped too. So the more of them there are, the more time must have passed since the last flush (`PRICE`).
+//! So flushes take a few percent of the time at most, however the program behaves.
 //!
 //! The clock is read when a trace is made, which takes a hundred times as long.
 
@@ -21,23 +21,23 @@
 const PERIOD: u64 = 20_000_000;
 /// Calm periods before a new phase.
 const CALM: u64 = 10;
-/// For each period that was busy after the last flush, as many have to be calm before the next.
+/// Calm periods needed before the next flush, for each period that was busy after the last one.
 const WORTH: u64 = 8;
 /// Traces in a period that are many, at least.
 const MANY: u64 = 8;
-/// One trace in so many of those that there are is not a change.
+/// Divisor of the number of traces: one trace in so many is not a change.
 const FEW: u64 = 16;
-/// So many in a period always are.
+/// Number of traces in a period that are always many.
 const ENOUGH: u64 = 24;
 /// Nanoseconds of CPU time that each fragment there is must have been there for: some twenty times what it takes to make one.
 const PRICE: u64 = 100_000;
 /// Fewer traces are no working set.
 const SET: u64 = 8;
 
-/// What was made lately.
+/// History of traces made lately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Phases {
-    /// When the period began; 0 before the first trace.
+    /// Start of the period; 0 before the first trace.
     since: u64,
     /// Traces made in it, and in the one before.
     made: u64,
@@ -48,14 +48,14 @@ pub struct Phases {
     calm: u64,
     /// Busy periods since the last flush.
     busy: u64,
-    /// When that was, or the first trace was made, and how many fragments had been made until then.
+    /// Time of the last flush, or of the first trace. `fragments` is how many fragments had been made until then.
     flushed: u64,
     fragments: u64,
 }
 
 impl Phases {
-    /// A trace was made, at this CPU time of the process, and so many fragments so far. Whether a new phase has begun: then everything is to
-    /// be dropped, and this counts from anew.
+    /// Counts a trace that was made at this CPU time of the process, with so many fragments so far. Returns true if a new phase has
+    /// begun: then everything is to be dropped, and the counts start anew.
     pub fn made(&mut self, cpu: u64, fragments: u64) -> bool {
         let passed = cpu.saturating_sub(self.since) / PERIOD;
         if self.since == 0 || cpu < self.since {
@@ -113,7 +113,7 @@ mod tests {
         flushes_with(rates, 10)
     }
 
-    /// With so many fragments made for each trace.
+    /// Runs like [`flushes`], with `fragments` fragments made for each trace.
     fn flushes_with(rates: &[u64], fragments: u64) -> Vec<usize> {
         let mut phases = Phases::default();
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What tells fragments of one address, and pairs of one target, apart: prefixes of acyclic paths, and keys of indirect branches.
+//! Keys that distinguish fragments of one address, and pairs of one target: prefixes of acyclic paths, and keys of indirect branches.
 
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Ended, Outcomes};
@@ -14,10 +14,10 @@ impl Prefix {
     /// A path begins at the address.
     pub const NONE: Self = Self(0);
 
-    /// What follows is known when it is executed only.
+    /// Prefix that is known only at run time.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
-    /// Nothing of a path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
+    /// Prefix of no path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
     pub const SAMPLED: Self = Self(u32::MAX - 1);
 
     /// The prefix of a number, counted from 0.
@@ -25,12 +25,12 @@ impl Prefix {
         Self(number as u32 + 1)
     }
 
-    /// Its number, unless a path begins.
+    /// Returns the prefix's number, unless a path begins.
     pub const fn number(self) -> Option<usize> {
         (self.0 as usize).checked_sub(1)
     }
 
-    /// What the table of fragments has in the place of their address.
+    /// Returns the key of a fragment in the table of fragments, in the place of its address.
     pub const fn key(self, app: AppPc) -> AppPc {
         const NO_ADDRESS: u64 = 1 << 63;
         const UNKNOWN: u64 = 1 << 62;
@@ -44,17 +44,17 @@ impl Prefix {
     }
 }
 
-/// What follows on an acyclic path.
+/// A position on an acyclic path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Midway {
-    /// Where it begins.
+    /// Start of the path.
     pub start: AppPc,
-    /// Which way it has gone.
+    /// Outcomes of the path's branches so far.
     pub outcomes: Outcomes,
 }
 
 impl Midway {
-    /// Where one begins: nothing has been passed.
+    /// Returns the position at the start of a path: no branch has been passed.
     pub const fn at_start(start: AppPc) -> Self {
         let outcomes = Outcomes::NONE;
         Self { start, outcomes }
@@ -74,14 +74,14 @@ impl Midway {
 pub struct Key(u16);
 
 impl Key {
-    /// That of branches which are not counted.
+    /// The key of branches that are not counted.
     pub const NONE: Self = Self(0);
     /// Keys of successive branches are far apart, as their targets may be close.
     const STEP: u16 = 40503;
     /// Keys that there are.
     pub const MAX: usize = u16::MAX as usize;
 
-    /// That of a branch by its number.
+    /// Returns the key of a branch by its number.
     pub const fn of(number: usize) -> Self {
         Self((number as u16 + 1).wrapping_mul(Self::STEP))
     }
@@ -99,17 +99,17 @@ impl Key {
         (self.0.wrapping_mul(inverse) as usize).checked_sub(1)
     }
 
-    /// As generated code left it.
+    /// Returns the key that generated code left in the context.
     pub const fn in_context(context: &Context) -> Self {
         Self(context.key as u16)
     }
 
-    /// What is added to a target for its index in the first table.
+    /// Returns the number that is added to a target for its index in the first table.
     pub const fn offset(self) -> u16 {
         self.0
     }
 
-    /// What is added to a target to search the second table for it.
+    /// Returns the number that is added to a target to search the second table for it.
     pub const fn spread(self) -> u64 {
         (self.0 as u64).swap_bytes()
     }

@@ -1,14 +1,14 @@
-//! How to make the app's flags once more that a comparison of a trace has destroyed.
+//! Recipes: the app's flags are computed once more after a comparison of a trace has destroyed them.
 //!
 //! # Problem
-//! To compare with flags takes a third of what it takes without. But the app's flags must be there when they
-//! are looked at: by a later instruction, after an exit, by a handler of a fault.
+//! A comparison with flags takes a third of the time of one without. But the app's flags must be there when they
+//! are read: by a later instruction, after an exit, by a handler of a fault.
 //!
 //! # Strategy
 //! Most flags come from an instruction whose operands, or whose result and one operand, are still in
 //! registers: `cmp`, `test`, logic, and addition and subtraction of constants. A [`Recipe`] says how to
-//! compute the same flags from them again: `translate::flags` writes code that does so where
-//! they may be looked at, and a signal handler computes them ([`Recipe::flags`]).
+//! compute the same flags from them again. `translate::flags` writes code that does so where the flags
+//! may be read, and a signal handler computes them ([`Recipe::flags`]).
 //!
 //! Logic leaves the auxiliary carry undefined; processors clear it, as `test` does.
 #![allow(unsafe_code)] // reason: flags can only be had from the processor.
@@ -31,7 +31,7 @@ pub enum Op {
     Test,
 }
 
-/// Its second operand.
+/// Second operand of a recipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Right {
     /// A register.
@@ -43,7 +43,7 @@ pub enum Right {
 /// An operation on what is in registers now that leaves the app's flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recipe {
-    /// What it does.
+    /// Operation of the recipe.
     pub op: Op,
     /// Bytes of its operands: 1, 2, 4 or 8.
     pub size: u8,
@@ -51,7 +51,7 @@ pub struct Recipe {
     pub left: Reg,
     /// by adding this.
     pub adjust: i32,
-    /// Its second operand.
+    /// Second operand of the operation.
     pub right: Right,
 }
 

@@ -20,7 +20,7 @@ pub const SIGFPE: i32 = 8;
 pub const SIGSEGV: i32 = 11;
 /// Signals that instructions cause.
 pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
-/// All other signals, as a mask.
+/// Mask of all other signals.
 pub const ALL_BUT_SYNCHRONOUS: u64 =
     !(bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV));
 /// One more than the last signal number.
@@ -62,7 +62,7 @@ pub struct Action {
     pub handler: u64,
     /// `SA_*`
     pub flags: u64,
-    /// Where the handler returns to.
+    /// Address that the handler returns to.
     pub restorer: u64,
     /// Blocked while it runs.
     pub mask: u64,
@@ -117,7 +117,7 @@ impl Info {
         self.code > 0
     }
 
-    /// What a timer of `timer_create` gave it to carry.
+    /// Returns the value that a timer of `timer_create` gave the signal to carry.
     pub const fn timer_value(&self) -> Option<u64> {
         const SI_TIMER: i32 = -2;
         match self.code {
@@ -126,7 +126,7 @@ impl Info {
         }
     }
 
-    /// What `rt_tgsigqueueinfo` gave it to carry.
+    /// Returns the value that `rt_tgsigqueueinfo` gave the signal to carry.
     pub const fn queued_value(&self) -> Option<u64> {
         const SI_QUEUE: i32 = -1;
         match self.code {

@@ -1,6 +1,6 @@
-//! What the host tells the runtime at start.
+//! Arguments that the host passes to the runtime at start.
 
-/// What the host tells the runtime, at a place in the runtime's own image.
+/// Arguments that the host writes to a place in the runtime's own image.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StartArgs {
@@ -8,12 +8,12 @@ pub struct StartArgs {
     pub file: u64,
     /// The file that the image is mapped from, likewise; `u64::MAX` for none.
     pub image_file: u64,
-    /// Where the app starts.
+    /// Address where the app starts.
     pub app_pc: u64,
     /// The app's stack pointer.
     pub app_sp: u64,
-    /// Where the program itself starts, after what its dynamic linker does; 0 when that is done, or
-    /// there is none.
+    /// Address where the program itself starts, after its dynamic linker is done; 0 when the linker is done
+    /// already, or there is none.
     pub entry: u64,
     /// First address of the runtime's code.
     pub image_start: u64,
@@ -27,10 +27,10 @@ pub struct StartArgs {
     pub threads: u64,
     /// An image of kept fragments, as `image_file`.
     pub kept_file: u64,
-    /// Or where its path is, above the stack pointer; 0 for none.
+    /// Address of that image's path instead, above the stack pointer; 0 for none.
     pub kept_path: u64,
     /// The device of the file with that path.
     pub kept_device: u64,
-    /// Its inode.
+    /// Inode of the file with that path.
     pub kept_inode: u64,
 }

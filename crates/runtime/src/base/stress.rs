@@ -20,13 +20,13 @@ static CROSSINGS: AtomicU64 = AtomicU64::new(0);
 static PASSES: AtomicU64 = AtomicU64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 
-/// Where the runtime may be made to fail.
+/// Place where the runtime may be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Place {
     /// The dispatcher, entered with the app's state in the context.
     Dispatch = options::END_DISPATCH,
-    /// In the translator, with the lock held and a fragment half made.
+    /// The translator, with the lock held and a fragment half made.
     Translate = options::END_TRANSLATE,
     /// After a system call made in the app's name.
     Syscall = options::END_SYSCALL,
@@ -87,14 +87,14 @@ pub fn arena_bytes() -> Option<u64> {
     (quarters != 0).then_some(quarters << 18)
 }
 
-/// What is to happen at a crossing into the dispatcher.
+/// Action at a crossing into the dispatcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crossing {
-    /// Nothing.
+    /// No action.
     Usual,
     /// Everything that was translated is dropped.
     Evict,
-    /// It is gone on with the other variant.
+    /// The other variant becomes the current one.
     Turn,
     /// The process is detached.
     Leave,

@@ -19,7 +19,7 @@ pub struct Errno(pub i32);
 impl Errno {
     /// A signal interrupted the call.
     pub const EINTR: Self = Self(4);
-    /// There is none.
+    /// `ENOENT`: no such file or entry.
     pub const ENOENT: Self = Self(2);
     /// A request that this file, or this kernel, does not know.
     pub const ENOTTY: Self = Self(25);
@@ -62,16 +62,16 @@ fn check(result: i64) -> Result<u64, Errno> {
     }
 }
 
-/// As [`call`], with the error told apart.
+/// Does a system call, with the error told apart.
 ///
 /// # Safety
-/// As [`call`].
+/// The same as for [`call`].
 pub unsafe fn checked(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
     // SAFETY: handed on to the caller.
     check(unsafe { call(nr, args) })
 }
 
-/// Where and how to map memory.
+/// Arguments of `mmap`.
 pub struct Map {
     /// Address (a hint, unless `flags` says fixed).
     pub at: u64,
@@ -117,10 +117,10 @@ pub fn keep_out_of_cores(at: u64, len: u64) {
     let _ = unsafe { call(nr::__NR_madvise, [at, len, advice, 0, 0, 0]) };
 }
 
-/// Where the runtime's own memory goes: far from where the kernel puts the app's, so that the app's
-/// mappings are where they would be without us.
+/// Next address for the runtime's own memory. It is far from where the kernel puts the app's memory, so
+/// that the app's mappings are where they would be without us.
 static OWN_MEMORY: AtomicU64 = AtomicU64::new(0);
-/// Where it starts.
+/// First address of the runtime's own memory.
 static OWN_START: AtomicU64 = AtomicU64::new(0);
 
 /// Says where the runtime's own memory is to go.
@@ -322,7 +322,7 @@ pub struct MappingAt {
     pub start: u64,
     /// Address after the last.
     pub end: u64,
-    /// What may be done with it.
+    /// Permissions of the mapping.
     pub flags: u64,
     page_size: u64,
     /// Offset in the file.
@@ -412,7 +412,7 @@ pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
     futex(word, nr::FUTEX_WAKE, count, None, private);
 }
 
-/// As [`futex_wake`], on a word of the app's that may not be there.
+/// Wakes like [`futex_wake`], on a word of the app's that may be absent.
 pub fn wake_there(address: u64, count: u32) {
     let args = [
         address,
@@ -460,7 +460,7 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// To be called when a thread may have lost the time stamp counter, before [`ticks`] are looked at again.
+/// Finds a clock for [`ticks`]. To be called when a thread may have lost the time stamp counter, before [`ticks`] is called again.
 pub fn find_clock() {
     const PR_GET_TSC: u64 = 25;
     const PR_TSC_SIGSEGV: u32 = 2;
@@ -551,7 +551,7 @@ pub fn read_string(from: u64, to: &mut [u8]) -> Option<usize> {
     to[..read].iter().position(|&c| c == 0)
 }
 
-/// What a descriptor refers to, as the kernel names it, cut to what fits; how much of it there is.
+/// Writes the kernel's name of the file of a descriptor to `name`, cut to what fits. Returns its length there.
 pub fn link_of(fd: i32, name: &mut [u8]) -> Option<usize> {
     let mut path = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     const DIGITS: usize = 21;
@@ -567,7 +567,7 @@ pub fn link_of(fd: i32, name: &mut [u8]) -> Option<usize> {
     usize::try_from(read).ok()
 }
 
-/// How many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
+/// Returns how many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
 pub fn readable_pages(page: u64, count: usize) -> usize {
     let mut bytes = [0_u8; 16];
     let count = count.min(bytes.len());

@@ -23,24 +23,24 @@ pub const EPOLL_PWAIT2: u32 = nr::__NR_epoll_pwait2;
 /// The runtime's part in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Nothing: the call is made in place.
+    /// No part: the call is made in place.
     Plain,
-    /// It makes the call itself.
+    /// The runtime makes the call itself.
     Handled,
-    /// It makes the call itself, which starts a thread or a process.
+    /// The runtime makes the call itself, which starts a thread or a process.
     Starts,
-    /// It makes the call itself, which waits with a signal mask of its own.
+    /// The runtime makes the call itself, which waits with a signal mask of its own.
     Waits,
-    /// It looks at the path: the call opens a file.
+    /// The runtime checks the path: the call opens a file.
     Opens,
-    /// It looks at the file once one of a process's memory was opened: the call writes to a file.
+    /// The runtime checks the file once a file of a process's memory was opened: the call writes to a file.
     WritesFiles,
 }
 
 /// Memory that the kernel writes for a call. The first number is the argument with the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(u8, u16),
     /// Bytes, as many as another argument says.
     Buffer(u8, u8),
@@ -56,7 +56,7 @@ pub enum Write {
     Vectors(u8, u8),
     /// A `struct msghdr`, and where it leads.
     Message(u8),
-    /// Likewise `struct mmsghdr`, as many as another argument says.
+    /// Several `struct mmsghdr`, as many as another argument says, and where they lead.
     Messages(u8, u8),
     /// A structure of a size that depends on the call.
     Structure(u8),
@@ -68,7 +68,7 @@ use Write::{Array, Buffer, Fixed, Message, Messages, Pages, Sized, Structure, Te
 /// A call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Its number.
+    /// Number of the call.
     pub number: u32,
     /// The runtime's part in it.
     pub role: Role,
@@ -84,7 +84,7 @@ const fn row(number: u32, role: Role, writes: &'static [Write]) -> Row {
     }
 }
 
-/// All calls, by number.
+/// Table of all calls, by number.
 #[rustfmt::skip] // reason: a row a line
 pub static TABLE: [Row; COUNT] = [
     row(nr::__NR_read, Plain, &[Buffer(1, 2)]),

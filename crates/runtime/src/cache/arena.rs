@@ -15,9 +15,9 @@ use crate::base::stress;
 use crate::base::sys;
 use crate::memory::region;
 
-/// Where an arena's stubs begin.
+/// Offset of an arena's stubs.
 const STUB_OFFSET: u64 = CODE_BYTES;
-/// Where an arena's counters begin.
+/// Offset of an arena's counters.
 const COUNTER_OFFSET: u64 = MARKS_OFFSET - COUNTER_BYTES;
 /// Bytes of counters, after the stubs.
 const COUNTER_BYTES: u64 = 1 << 20;
@@ -32,15 +32,15 @@ pub(super) struct Area {
     start: u64,
     end: u64,
     pub(super) next: u64,
-    /// Up to where what follows `next` is free.
+    /// End of the free range at `next`.
     limit: u64,
-    /// Up to where memory is present.
+    /// End of the memory that is present.
     present: u64,
-    /// What is kept, by address, ranges that touch as one.
+    /// Ranges that are kept, by address; ranges that touch are merged.
     kept: Vec<Extent>,
 }
 
-/// From here up to there.
+/// A range of addresses: start, end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Extent {
     pub(super) start: u64,
@@ -186,7 +186,7 @@ impl Area {
         self.next.wrapping_sub(from)
     }
 
-    /// From `start` to where it goes on.
+    /// Returns the range from `start` to where the area goes on.
     pub(super) const fn since(&self, start: u64) -> Extent {
         Extent {
             start,
@@ -247,7 +247,7 @@ impl Arena {
         self.base <= pc.0 && pc.0 < self.base + ARENA_BYTES
     }
 
-    /// Where a counter is.
+    /// Returns the address of a counter.
     pub(super) fn counter(&self, number: u32) -> u64 {
         self.base + COUNTER_OFFSET + 4 * u64::from(number)
     }
@@ -276,7 +276,7 @@ impl Arena {
         self.counters = 0;
     }
 
-    /// Where it starts.
+    /// Returns the start of the arena.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
@@ -314,12 +314,12 @@ impl Arena {
         end.saturating_sub(range.start) < REACH && range.end.saturating_sub(self.base) < REACH
     }
 
-    /// Where the next fragment will be.
+    /// Returns the address of the next fragment.
     pub fn next(&self) -> CachePc {
         CachePc(self.code.next)
     }
 
-    /// There is as much room for code and stubs, here or in gaps further on.
+    /// Returns true if there is room for so many bytes of code and stubs, here or in gaps further on.
     pub fn has_room(&mut self, code: u64, stubs: u64) -> bool {
         if self.room() < code {
             self.code.move_on(false);

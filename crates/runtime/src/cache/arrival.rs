@@ -1,13 +1,13 @@
-//! Where indirect branches come to fragments that may become traces: checked entries that count.
+//! Counted arrivals: checked entries that count, for fragments that may become traces and that indirect branches reach.
 //!
 //! # Problem
-//! Between two calls, what is executed has no branch backwards: it begins where one function returns to, and ends
-//! where the next is called. Such code never becomes a trace by its direct exits, and costs a lookup for
-//! each return (a hash function that calls its rotation 384 times a round took six times the native time).
+//! Between two calls, the executed code has no backward branch. It begins where one function returns to, and ends
+//! where the next is called. Such code never becomes a trace by its direct exits, and each return costs a lookup.
+//! A hash function that calls its rotation 384 times a round took six times the native time.
 //!
 //! # Strategy
 //! Dynamo counts every exit of the fragment cache (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.1), indirect ones too. Here
-//! those are counted that the tables lead to where a call returns to, as for other targets of indirect branches there are sites
+//! only arrivals by the tables at the return address of a call are counted. Other targets of indirect branches have sites
 //! (`super::head`). Until such a fragment has become a trace, or is known to gain nothing, the tables lead to a *counted arrival*:
 //!
 //! ```text
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! # Why it is correct
-//! * It is a checked entry: `rcx` and `rdx` are in their slots, flags are not touched, and what it leads to checks the target once
+//! * It is a checked entry: `rcx` and `rdx` are in their slots, and flags are preserved. The code after it checks the target once
 //!   more, or leads to the dispatcher when that fragment is retired.
 //! * Its first eight bytes, of an instruction of ten, become a jump to the checked entry when the counter is given back.
 #![allow(unsafe_code)] // reason: reads counters, rewrites code.
@@ -41,12 +41,12 @@ use crate::slot;
 
 /// Bytes of a counted arrival, at most.
 const ROOM: usize = 112;
-/// How often a fragment is arrived at before a trace starts there, in thresholds: others come first.
+/// Number of arrivals at a fragment before a trace starts there, in thresholds: other starts come first.
 const TIMES: u32 = 4;
 
 /// The counted arrivals of a generation.
 pub(super) struct Arrivals {
-    /// By address: a place in `leads`.
+    /// Index in `leads`, by address.
     by_address: Table,
     /// Fragments, and where they are counted, and their checked entries.
     leads: Vec<Lead>,
@@ -84,8 +84,8 @@ impl Arrivals {
 }
 
 impl Cache {
-    /// Where the tables lead for a fragment of code that does not change, with this checked entry, which calls return to: to where it is counted, as long as
-    /// it may become a trace.
+    /// Returns the address that the tables lead to for a fragment of code that does not change, and that calls return to. `checked` is its
+    /// checked entry. As long as the fragment may become a trace, the address is that of its counted arrival.
     pub fn arrival(&mut self, id: u32, checked: CachePc) -> CachePc {
         let fragment = self.fragments[id as usize];
         let open = matches!(fragment.head, Head::Unknown | Head::Counted(..));
@@ -163,7 +163,7 @@ impl Cache {
         hot
     }
 
-    /// Where a fragment is counted when it is arrived at, if it is, and its checked entry.
+    /// Returns the counted arrival of a fragment, if it has one, and its checked entry.
     pub fn counted_arrival(&mut self, id: u32) -> Option<(CachePc, CachePc)> {
         let app = self.fragments[id as usize].app;
         let lead = self.arrivals.of(app, id).filter(|lead| !lead.settled)?;

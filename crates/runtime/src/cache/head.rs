@@ -1,4 +1,4 @@
-//! Where traces may start: counted entries, and traces in the place of fragments.
+//! Heads: places where traces may start. Counted entries, and traces in the place of fragments.
 //!
 //! A *counted entry* is code beside the stubs that counts down and goes on to the fragment:
 //!
@@ -12,7 +12,7 @@
 //!   jmp fragment
 //! ```
 //!
-//! No flag is touched. A signal that arrives in it is delivered at the start of the fragment.
+//! Flags are preserved. A signal that arrives in it is delivered at the start of the fragment.
 //!
 //! Counters are given out again when their fragment has become a trace. A thread that is just
 //! about to count may then count for the next owner, which does no harm.
@@ -32,34 +32,34 @@ use crate::base::emit::{Code, Reg};
 use crate::base::prefix::Prefix;
 use crate::slot;
 
-/// What the counters of fragments start at that are said to be hot.
+/// Start value of the counters of fragments that are said to be hot.
 const SOON: u32 = 16;
 
 /// Room for one counted entry among the stubs.
 const ROOM: u64 = 96;
 
-/// What a fragment is to the selection of traces.
+/// State of a fragment in the selection of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Head {
-    /// It has not been linked to from where it would be counted.
+    /// No exit that counts has been linked to the fragment yet.
     Unknown,
-    /// Where it is counted, and by which counter.
+    /// Counted: address of the counted entry, and number of the counter.
     Counted(CachePc, u32),
-    /// It is not counted: nothing would be gained, or nothing can be made of it.
+    /// Not counted: a trace would gain nothing, or none can be made.
     Settled,
-    /// It is a trace.
+    /// A trace.
     Trace,
 }
 
-/// What the selection of traces keeps in the cache.
+/// State of the selection of traces in the cache.
 pub(super) struct Heads {
-    /// What counters start at; 0: there are no traces.
+    /// Start value of counters; 0: there are no traces.
     pub(super) threshold: u32,
-    /// By address: a place in `recorded`.
+    /// Index in `recorded`, by address.
     by_address: Table,
     /// Recorded fragments and their exits.
     recorded: Vec<(u32, (u32, u32))>,
-    /// Where indirect branches of traces go elsewhere and are counted.
+    /// Sites: places where indirect branches of traces go elsewhere and are counted.
     sites: Vec<Site>,
     /// Indirect branches that go to too many places.
     fickle: Table,
@@ -69,12 +69,12 @@ pub(super) struct Heads {
     grown: Table,
 }
 
-/// Where an indirect branch of a trace goes elsewhere.
+/// Site: a place where an indirect branch of a trace goes elsewhere.
 #[derive(Clone, Copy)]
 struct Site {
     /// The displacement that leads to code which counts, or past that.
     patch: CachePc,
-    /// What it is past that.
+    /// Displacement past the counting code.
     plain: i32,
     arena: usize,
     counter: u32,
@@ -82,7 +82,7 @@ struct Site {
     pc: AppPc,
     /// Times that it counted to the end.
     times: u32,
-    /// When it did so last, in nanoseconds of the process's CPU time.
+    /// Time when it did so last, in nanoseconds of the process's CPU time.
     last: u64,
 }
 
@@ -149,7 +149,7 @@ impl Cache {
         self.heads.by_address.insert(key, n);
     }
 
-    /// Where an exit that counts enters a fragment.
+    /// Returns the address where an exit that counts enters a fragment.
     pub(super) fn counted_entry(&mut self, id: u32) -> CachePc {
         let fragment = self.fragments[id as usize];
         let fixed = fragment.source.is_none() && !fragment.guarded;
@@ -162,8 +162,8 @@ impl Cache {
         }
     }
 
-    /// Where exits are not linked, those that count do so here. Whether the fragment of `app`
-    /// has come to zero.
+    /// Counts an exit that counts, where exits are not linked. Returns true if the counter of the fragment of
+    /// `app` has reached zero.
     pub fn counts_down(&mut self, app: AppPc, prefix: Prefix) -> bool {
         if !self.unlinked {
             return false;

@@ -1,40 +1,39 @@
-//! The code cache: where fragments live and how they are found.
+//! The code cache: placement of fragments, and lookup.
 //!
 //! # Problem
-//! A fragment's instructions keep their RIP-relative operands and are linked by 32-bit jumps, so
-//! it must lie within 2 GiB of the data its app code refers to. Programs have code in clusters far
-//! apart (the executable, the libraries).
+//! A fragment's instructions keep their RIP-relative operands and are linked by 32-bit jumps. So it must
+//! lie within 2 GiB of the data that its app code refers to. Programs have code in clusters far apart
+//! (the executable, the libraries).
 //!
 //! # Strategy
-//! Code lives in *arenas* of `ARENA_BYTES` of address space, one for each cluster, reserved in a
-//! gap close to it. Fragments, and what leads to them, fill an arena from the bottom, exit stubs from `STUB_OFFSET` on, so
-//! that code which is executed once stays away from code which is executed often.
+//! Code lives in *arenas* of `ARENA_BYTES` of address space, one for each cluster, reserved in a gap close
+//! to it. Fragments and the code that leads to them fill an arena from the bottom, exit stubs from `STUB_OFFSET` on.
+//! So code which is executed once stays away from code which is executed often.
 //!
 //! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
 //!
 //! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit
-//! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit. One whose
-//! app code may have changed is cut off too, but can come back (`mod@suspect`).
+//! stub again, its checked entry to the dispatcher. A thread in it goes on to its next exit. A fragment
+//! whose app code may have changed is cut off too, but can come back (`mod@suspect`).
 //!
-//! *Variants.* Of a generation there may be two, one of which is entered (`mod@variant`): with other probes.
+//! *Variants.* A generation may have two, with different probes. Threads enter one of them (`mod@variant`).
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
-//! *generation*. Threads may still be in it, and signals may find them there, so its memory and
+//! *generation*. Threads may still be in it, and signals may find them there. So its memory and
 //! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). The next
 //! generation grows in the gaps between what is kept of earlier ones. A thread that sleeps in a system call
-//! made in place does not come out for hours; of what it is in one fragment is kept, *pinned* (`mod@old`).
+//! made in place does not come out for hours. Only the fragment that it sleeps in is kept, *pinned* (`mod@old`).
 //!
 //! # Why it is correct while threads execute
-//! * Code is written only to memory that nobody can be in: where nothing lay yet, or a
-//!   generation that was reclaimed, and no pin lies.
-//! * What is rewritten in place is written with one store: displacements of jumps, which never
-//!   cross a cache line ([`Code::patchable`]), and the first eight bytes of a checked entry,
-//!   aligned to as many, which are one instruction before and after. A processor fetches the old or
-//!   the new.
+//! * Code is written only to memory that no thread can be in: where nothing lay yet, or where a
+//!   generation was reclaimed and no pin lies.
+//! * Code is rewritten in place with one store. Displacements of jumps never cross a cache line
+//!   ([`Code::patchable`]). The first eight bytes of a checked entry are aligned to as many, and are
+//!   one instruction before and after. A processor fetches the old or the new.
 //! * A thread gets into a fragment by a link, by a table of indirect targets, or from the
-//!   dispatcher. From an old generation the first two are taken away when it is retired; a thread
-//!   that comes out of the cache afterwards holds no other way in. But what it had read from a
-//!   table before may have been written back to the table (`arch::mismatch`). So when all have come
+//!   dispatcher. When a generation is retired its links and table entries are removed. A thread
+//!   that comes out of the cache afterwards holds no other way in. But an entry that it had read
+//!   before may have been written back to the table (`arch::mismatch`). So when all have come
 //!   out, tables are emptied once more, and all must come out again.
 //!
 //! # Invariants
@@ -80,7 +79,7 @@ use crate::base::prefix::Prefix;
 use crate::base::stress;
 use crate::slot;
 
-/// Where an app instruction lies in a fragment, or several that were copied one after the other.
+/// Position of an app instruction in a fragment, or of several that were copied one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// Offset of its first byte from the fragment's entry.
@@ -91,9 +90,9 @@ pub struct Step {
     pub events: u16,
     /// Run-time values recorded before it.
     pub values: u8,
-    /// Which way of a trace it is on: 0 but in loops with several.
+    /// Number of the way of a trace that it is on: 0 except in loops with several.
     pub way: u8,
-    /// Its app address.
+    /// App address of the step.
     pub app: AppPc,
     /// Registers that are in their slots when it starts.
     pub spilled: Spilled,
@@ -101,7 +100,7 @@ pub struct Step {
     pub at_fault: Spilled,
     /// A register in the slot for far operands if it faults.
     pub far: Option<Reg>,
-    /// How the app's flags are made when it starts, if they are lost: see [`Cache::recipe`].
+    /// Recipe of the app's flags when the step starts, if they are lost: see [`Cache::recipe`].
     pub recipe: u32,
 }
 
@@ -126,23 +125,23 @@ impl Step {
     }
 }
 
-/// Which registers are not the app's, their values being in their slots.
+/// Registers that do not hold the app's values. The values are in their slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spilled {
     /// `rcx`
     pub rcx: bool,
     /// `rdx`
     pub rdx: bool,
-    /// That of [`Fragment::stolen`].
+    /// The register of [`Fragment::stolen`].
     pub stolen: bool,
     /// `rax`, which holds the app's status flags: in `ah` all but the overflow flag, which is `al`.
     pub flags: bool,
-    /// Those of [`Fragment::homes`].
+    /// The registers of [`Fragment::homes`].
     pub homes: bool,
 }
 
 impl Spilled {
-    /// All are the app's.
+    /// No register: all are the app's.
     pub const NONE: Self = Self {
         rcx: false,
         rdx: false,
@@ -163,12 +162,12 @@ impl Spilled {
 pub struct Fragment {
     /// App address of its first instruction.
     pub app: AppPc,
-    /// What follows it on an acyclic path, where those are counted.
+    /// Prefix of the acyclic path at the fragment's start, where acyclic paths are counted.
     pub prefix: Prefix,
-    /// Where direct links enter, all registers the app's.
+    /// Entry of direct links, all registers the app's.
     pub entry: CachePc,
-    /// Where the inline lookup enters (the tag check), if it has been made, `rcx` and `rdx` in
-    /// their slots.
+    /// Entry of the inline lookup (the tag check), if it has been made, `rcx` and `rdx` in their
+    /// slots.
     pub checked: Option<CachePc>,
     /// After its last byte.
     pub end: CachePc,
@@ -176,25 +175,25 @@ pub struct Fragment {
     pub stolen: Option<u8>,
     /// Registers that hold what slots of the stack frame hold, in the loop of a trace.
     pub homes: u16,
-    /// Its first step in [`Cache::steps`].
+    /// First step of the fragment in [`Cache::steps`].
     pub first_step: u32,
-    /// How many there are.
+    /// Number of steps.
     pub steps: u16,
     /// App instructions in them.
     pub insns: u16,
-    /// Its block in the dictionary, if it has events.
+    /// Block of the fragment in the dictionary, if it has events.
     pub block: Option<u32>,
     /// The app addresses it was made from.
     pub span: Range,
-    /// Where its code is kept in [`Cache::sources`], if it lies in one piece and may change.
+    /// Offset of the fragment's code in [`Cache::sources`], if it lies in one piece and may change.
     pub source: Option<u32>,
-    /// It compares its code each time it is entered.
+    /// True if the fragment compares its code each time it is entered.
     pub guarded: bool,
-    /// Its events are counted by strides: [`Step::events`] are those.
+    /// True if the fragment's events are counted by strides: [`Step::events`] are strides.
     pub strides: bool,
     /// True if it is entered.
     pub state: FragmentState,
-    /// What it is to the selection of traces.
+    /// State of the fragment in the selection of traces.
     pub head: Head,
     /// The first exit that is linked to it, in [`Cache::exits`], or [`UNLINKED`].
     pub first_link: u32,
@@ -203,7 +202,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// What the table has in the place of its address.
+    /// Returns the fragment's key in the table, in the place of its address.
     fn key(&self) -> AppPc {
         self.prefix.key(self.app)
     }
@@ -212,11 +211,11 @@ impl Fragment {
 /// True if a fragment is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FragmentState {
-    /// It is.
+    /// Entered.
     Live,
-    /// Not before its app code has been compared with what it was made from.
+    /// Entered only after its app code has been compared with the code that it was made from.
     Suspect,
-    /// Never again.
+    /// Never entered again.
     Retired,
 }
 
@@ -226,17 +225,17 @@ pub struct Exit {
     /// The 32-bit displacement to rewrite; of an exit that is never linked, the system call that it
     /// is before, or 0.
     pub patch: CachePc,
-    /// Where the app goes.
+    /// Address that the app goes to.
     pub target: AppPc,
-    /// What follows there on an acyclic path, where those are counted.
+    /// Prefix of the acyclic path at the target, where acyclic paths are counted.
     pub prefix: Prefix,
     /// The displacement that leads to the exit's stub, or 0 when this exit is never linked.
     pub stub: i32,
     /// App instructions of its fragment up to it, if that is recorded.
     pub insns: u16,
-    /// What leads through it.
+    /// Kind of transfer that leads through the exit.
     pub way: Way,
-    /// Where it leads a trace may start.
+    /// True if a trace may start at the target.
     pub counts: bool,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
@@ -244,7 +243,7 @@ pub struct Exit {
     pub next_link: u32,
 }
 
-/// What leads through an exit, as far as the selection of traces asks.
+/// Kind of transfer that leads through an exit, as far as the selection of traces asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// A branch that goes forward, or nothing.
@@ -270,7 +269,7 @@ pub enum Way {
 pub const UNLINKED: u32 = u32::MAX;
 
 impl Exit {
-    /// One that is never linked.
+    /// Returns an exit that is never linked.
     pub const fn fixed(target: AppPc) -> Self {
         Self {
             patch: CachePc(0),
@@ -286,7 +285,7 @@ impl Exit {
     }
 }
 
-/// Where a generation starts in an arena, and its fragments there by address.
+/// Starts of a generation in an arena, and its fragments there by address.
 #[derive(Clone, Default)]
 struct Part {
     code: u64,
@@ -295,7 +294,7 @@ struct Part {
 }
 
 impl Part {
-    /// Of the same generation, without fragments.
+    /// Returns a part of the same generation, without fragments.
     fn empty(&self) -> Self {
         Self {
             fragments: Vec::new(),
@@ -307,7 +306,7 @@ impl Part {
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// Where every checked entry leads that is retired: `jmp gs:[…]`, eight bytes.
+/// Returns the code of every checked entry that is retired: `jmp gs:[…]`, eight bytes.
 fn retired_entry() -> u64 {
     let mut bytes = [0; 16];
     let mut code = Code::new(CachePc(0), &mut bytes);
@@ -320,14 +319,14 @@ fn retired_entry() -> u64 {
 /// Everything translated.
 pub struct Cache {
     arenas: Vec<Arena>,
-    /// All fragments of the current generation; retired ones too.
+    /// Fragments of the current generation; retired ones too.
     pub fragments: Vec<Fragment>,
     /// Steps of all fragments.
     pub steps: Vec<Step>,
     /// The exits, numbered from `first_exit` on.
     pub exits: Vec<Exit>,
     first_exit: u32,
-    /// By arena.
+    /// Parts of the current generation, by arena.
     parts: Vec<Part>,
     /// Number of the current variant, and how many there were.
     variant: u32,
@@ -338,7 +337,7 @@ pub struct Cache {
     spare_exit: u32,
     /// Earlier generations, oldest first.
     old: Vec<Generation>,
-    /// What is left of those before them.
+    /// Pins of generations before those.
     pins: Vec<Pin>,
     /// Counts generations.
     epoch: u64,
@@ -352,7 +351,7 @@ pub struct Cache {
     pub unlinked: bool,
     /// Exits that were linked so far.
     pub links: u64,
-    /// How flags are made, for steps of all generations.
+    /// Recipes of flags, for steps of all generations.
     recipes: Vec<Recipe>,
     /// Bytes of fragments that were retired.
     dead: u64,
@@ -396,9 +395,9 @@ impl Cache {
         }
     }
 
-    /// So many fragments are likely to be made.
+    /// Reserves room for so many fragments, which are likely to be made.
     pub fn expect(&mut self, fragments: usize) {
-        /// Of each, on average.
+        /// Steps of a fragment, on average.
         const STEPS: usize = 5;
         const EXITS: usize = 2;
         self.table = Table::of((2 * fragments + 2).next_power_of_two().max(1 << 12));
@@ -480,9 +479,9 @@ impl Cache {
         id
     }
 
-    /// What follows a fragment begins at a multiple of this.
+    /// Returns the alignment of what follows a fragment.
     fn line(&self, trace: bool) -> u64 {
-        /// What is hot is made anew, as a trace: the rest is packed.
+        /// Alignment of fragments when there are traces: hot code is made anew as a trace, and the rest is packed.
         const PACKED: u64 = 16;
         match self.heads.threshold != 0 && !trace {
             true => PACKED,
@@ -495,7 +494,7 @@ impl Cache {
         self.arenas[arena].mark(at, len, work);
     }
 
-    /// Where arenas start.
+    /// Returns the start addresses of arenas.
     pub fn arena_starts(&self) -> impl Iterator<Item = u64> {
         self.arenas.iter().map(Arena::base)
     }
@@ -579,7 +578,7 @@ impl Cache {
         self.recipes.len() as u32
     }
 
-    /// How the app's flags are made when a step starts, if they are lost there.
+    /// Returns the recipe of the app's flags when a step starts, if they are lost there.
     pub fn recipe(&self, step: &Step) -> Option<Recipe> {
         let n = (step.recipe as usize).checked_sub(1)?;
         self.recipes.get(n).copied()
@@ -590,7 +589,7 @@ impl Cache {
         self.arenas.iter().position(|a| a.holds(pc))
     }
 
-    /// Which events of its block have been passed where a step of a fragment starts. `steps` are the fragment's.
+    /// Returns the events of the block that have been passed where a step of a fragment starts. `steps` are the fragment's.
     pub fn passed(steps: &[Step], step: &Step) -> Passed {
         // The first step of another way has none of that way's events before it.
         let on_way = steps.iter().filter(|s| s.way == step.way);

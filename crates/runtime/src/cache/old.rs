@@ -1,22 +1,22 @@
-//! What is kept of fragments that were retired, and how memory is taken back.
+//! Retired fragments that are kept, and the reclaiming of memory.
 //!
 //! # Problem
 //! Old fragments may be executed until every thread has come out of the cache. A thread that sleeps in a system call made
-//! in place (one that reads from a pipe, say) may not come out for as long as the program lives, and there are
-//! hundreds of such in a server. If it held all that was made since it went to sleep, a program that makes code
-//! as it goes would fill the cache in the end.
+//! in place (one that reads from a pipe, say) may not come out for as long as the program lives. A server has hundreds
+//! of such threads. If each held all code that was made since it went to sleep, a program that generates code as it goes
+//! would fill the cache in the end.
 //!
 //! # Strategy
-//! Who takes memory back ([`Cache::reclaim`]) knows of each thread in which epoch it came out last, or else exactly where it is *held*: after a
-//! system call in a fragment. Such a call ends its fragment; what the thread will execute is the few instructions
-//! after it, and a stub. When the generation goes, the fragment stays as a *pin*: its code, the stub, its
-//! steps (a signal may find the thread there) and that exit. A pin goes when no thread is held in it and those that were have come out.
+//! [`Cache::reclaim`] knows of each thread in which epoch it came out last, or else exactly where it is *held*: after a
+//! system call in a fragment. Such a call ends its fragment. The thread will execute only the few instructions after the
+//! call, and a stub. When the generation goes, the fragment stays as a *pin*: its code, the stub, its steps (a signal may
+//! find the thread there) and that exit. A pin goes when no thread is held in it and those that were have come out.
 //!
 //! # Why it is correct
 //! * A fragment that is pinned was retired: no link and no table leads to it, and its exits lead to their stubs. So only
-//!   who is in it already executes it, and what it executes next is the dispatcher.
+//!   a thread that is in it already executes it. From there the thread goes to the dispatcher.
 //! * A thread that was held and is not any more has an epoch before the pin's, until it comes out.
-//! * Numbers of exits are given again when no old generation is left; those of pins are left out ([`Cache::exits_from`]).
+//! * Numbers of exits are given again when no old generation is left. Those of pins are left out ([`Cache::exits_from`]).
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
 
 use alloc::vec::Vec;
@@ -41,12 +41,12 @@ pub(super) struct Generation {
     pub(super) steps: Vec<Step>,
     pub(super) exits: Vec<Exit>,
     pub(super) parts: Vec<Part>,
-    /// By arena: where its fragments and its stubs are.
+    /// Ranges of its fragments and of its stubs, by arena.
     pub(super) extents: Vec<[Extent; 2]>,
 }
 
 impl Generation {
-    /// One that has ended now.
+    /// Creates a generation that has ended now.
     pub(super) fn of(epoch: u64, parts: Vec<Part>, arenas: &[Arena]) -> Self {
         let extents = parts.iter().zip(arenas);
         let extents = extents.map(|(part, a)| [a.code.since(part.code), a.stubs.since(part.stubs)]);
@@ -112,7 +112,7 @@ pub(super) struct Pin {
     exits: Vec<(u32, Exit)>,
     code: Extent,
     stubs: Vec<Extent>,
-    /// Where they go on.
+    /// Address after the call, where the threads go on.
     behind: CachePc,
 }
 
@@ -170,7 +170,7 @@ impl Cache {
         forgot
     }
 
-    /// What is not kept any more is free.
+    /// Frees all ranges that are not kept any more.
     fn make_gaps(&mut self) {
         let resting = self.resting.is_some();
         for (n, (arena, part)) in self.arenas.iter_mut().zip(&mut self.parts).enumerate() {
@@ -189,7 +189,7 @@ impl Cache {
         }
     }
 
-    /// Only pins have steps.
+    /// Renumbers the recipes of pins: only pins still have steps.
     fn renumber_recipes(&mut self) {
         let recipes = take(&mut self.recipes);
         let mut pins = take(&mut self.pins);
@@ -222,7 +222,7 @@ impl Cache {
         self.arenas.iter().any(Arena::is_low)
     }
 
-    /// Where numbers for exits of a generation may begin, from here on: those of pins are not among them.
+    /// Returns the first number for exits of a generation, from `first` on. Numbers of pins' exits are left out.
     pub(super) fn exits_from(&self, mut first: u32) -> u32 {
         /// More than a generation has.
         const MANY: u32 = 1 << 26;

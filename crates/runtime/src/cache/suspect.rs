@@ -37,7 +37,7 @@ use crate::base::prefix::Prefix;
 use crate::cache::entry::tag_check;
 use crate::memory::pages::{PAGE, page_of, whole};
 
-/// In [`Index::heads`]: a list without nodes.
+/// Value in [`Index::heads`]: a list without nodes.
 const EMPTIED: u32 = UNLINKED - 1;
 /// Suspect fragments of one address.
 const MOST: usize = 4;
@@ -48,20 +48,20 @@ struct Node {
     next: u32,
 }
 
-/// From pages to fragments, and from addresses to suspects.
+/// Index from pages to fragments, and from addresses to suspects.
 pub(super) struct Index {
-    /// By address of a page: its first node, or [`UNLINKED`].
+    /// First node of a page by its address, or [`UNLINKED`].
     heads: Table,
-    /// All pages that ever had one.
+    /// Pages that ever had a node.
     pages: Vec<u64>,
     nodes: Vec<Node>,
     /// First of the nodes that are not in use.
     free: u32,
-    /// By address: the youngest suspect.
+    /// The youngest suspect, by address.
     suspects: Table,
-    /// By address: a fragment of that instruction alone.
+    /// A fragment of one instruction alone, by address.
     singles: Table,
-    /// By size and address: a fragment of a few instructions, which is never linked.
+    /// A fragment of a few instructions, which is never linked, by size and address.
     parts: Vec<Table>,
 }
 
@@ -131,7 +131,7 @@ impl Index {
         }
     }
 
-    /// All fragments in the lists of pages that meet `range`; the lists are empty afterwards.
+    /// Takes all fragments out of the lists of pages that meet `range`. The lists are empty afterwards.
     fn take_range(&mut self, range: Range) -> Vec<u32> {
         let mut found = Vec::new();
         let range = whole(range);

@@ -1,4 +1,4 @@
-//! From app addresses to fragments.
+//! Table from app addresses to fragments.
 #![allow(unsafe_code)] // reason: prefetches.
 
 use alloc::vec::Vec;
@@ -25,12 +25,12 @@ impl Table {
         Self::of(1 << 12)
     }
 
-    /// One that may stay small.
+    /// Returns a table that may stay small.
     pub(super) fn small() -> Self {
         Self::of(1 << 8)
     }
 
-    /// One with so many places, a power of two.
+    /// Returns a table with so many places, a power of two.
     pub(super) fn of(slots: usize) -> Self {
         Self {
             slots: alloc::vec![(EMPTY, GONE); slots],
@@ -74,7 +74,7 @@ impl Table {
         (k == app.0 && id != GONE).then_some(id)
     }
 
-    /// What a key will be put into is on its way to the processor.
+    /// Prefetches the place that a key will be put into.
     #[inline]
     pub(super) fn prefetch(&self, app: AppPc) {
         let place = (Self::hash(app.0) >> 32) as usize & (self.slots.len() - 1);

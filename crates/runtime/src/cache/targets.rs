@@ -1,27 +1,26 @@
-//! Where indirect branches lead: the two tables that generated code looks into.
+//! Targets of indirect branches: the two tables that generated code reads.
 //!
 //! # Problem
-//! Most branches that a program executes indirectly go to few targets, and the lookup is on their
-//! critical path; but large programs have tens of thousands of targets.
+//! Most indirect branches of a program go to few targets, and the lookup is on their critical path. But
+//! large programs have tens of thousands of targets.
 //!
 //! # Strategy
-//! The *first* table has one entry for the low 16 bits of the target and is looked into inline.
+//! The *first* table has one entry for the low 16 bits of the target, and the lookup in it is inline.
 //! Entries hold no key: the fragment that an entry leads to checks the target itself. A target that
-//! finds its entry taken goes into the *second* table too, by a hash of the whole address; its
-//! lookup (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first.
+//! finds its entry taken goes into the *second* table too, by a hash of the whole address. The lookup
+//! there (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first table.
 //! Branches that are counted add a key to their targets in both ([`crate::observe::pairs`]).
-//! What is in neither goes to the dispatcher, and so does a target whose entry in the first is empty:
+//! A target in neither goes to the dispatcher. So does a target whose entry in the first table is empty:
 //! then it is not in the second either.
 //!
-//! The first thread has tables of its own, in its huge page; all others share theirs, so that a new
+//! The first thread has tables of its own, in its huge page. All other threads share theirs. So a new
 //! thread finds them filled and costs no memory for them.
 //!
 //! # While threads execute
-//! Entries of eight bytes are read and written whole, and each leads to a checked entry or to a
-//! lookup, so whatever mix of old and new a thread reads, it ends at a fragment that has checked
-//! its target, or in the dispatcher. A retired fragment's checked entry leads to the dispatcher,
-//! which replaces the entries that led there. Before the memory of retired fragments is used again,
-//! the tables are emptied.
+//! Entries of eight bytes are read and written whole, and each leads to a checked entry or to a lookup.
+//! So whatever mix of old and new a thread reads, it ends at a fragment that has checked its target, or in
+//! the dispatcher. A retired fragment's checked entry leads to the dispatcher, which replaces the entries
+//! that led there. Before the memory of retired fragments is used again, the tables are emptied.
 //!
 //! **I13 (checked entries).** An entry of the tables of indirect targets leads to a fragment's checked entry, or to that of a retired one, which leads to the dispatcher. A fragment compares the whole address.
 #![allow(unsafe_code)] // reason: tables shared with generated code.

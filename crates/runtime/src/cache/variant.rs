@@ -1,23 +1,23 @@
 //! Two variants of the code, of which one is entered: with all probes, and without those of places whose values are known.
 //!
 //! # Problem
-//! To profile for a millisecond now and then, code has to have probes, and then not. To make it anew each time takes longer than what is to be
-//! seen.
+//! Code that is profiled for a millisecond now and then needs probes only for that time. To make it anew each time takes longer
+//! than the time that is profiled.
 //!
 //! # Strategy
-//! All that leads to fragments and from one to the other is an *variant*: the lists of fragments, steps and exits, the table of addresses. [`Cache`] has that of the
-//! current one in its own fields; another may be *at rest*. To turn over ([`Cache::turn_over`]) is to exchange them. What comes to rest is cut
-//! off as if it were retired, by single stores: each exit that was linked leads to its stub, each checked entry to the dispatcher. But what exits were linked to is kept, and when
-//! the variant is the current one again it is as it was, without a fragment made or an exit taken.
+//! A *variant* is everything that leads to fragments and from one to the other: the lists of fragments, steps and exits, the table of addresses.
+//! [`Cache`] has the current variant in its own fields. Another may be *at rest*. [`Cache::turn_over`] exchanges them. The variant that comes to rest
+//! is cut off as if it were retired, by single stores: each exit that was linked leads to its stub, each checked entry to the dispatcher. But its links
+//! are kept. When the variant is the current one again it is as it was, without a fragment made or an exit taken.
 //!
 //! # Why it is correct
-//! * Both are translations of the app's code as it is, so it does not matter to the app which of them a thread is in. One that is in an variant when it comes to rest leaves it
-//!   at its next exit; as all threads do when fragments are retired.
-//! * What may have changed is put in doubt in both ([`Cache::doubt_range`]); what was cut off for that while it was at rest stays cut off.
+//! * Both are translations of the app's code as it is, so it does not matter to the app which of them a thread is in. A thread that is in a variant when the
+//!   variant comes to rest leaves it at its next exit, as all threads do when fragments are retired.
+//! * Code that may have changed is put in doubt in both ([`Cache::doubt_range`]). Fragments cut off for that reason while at rest stay cut off.
 //! * Exits of the variants have numbers far apart, so that an exit is never linked to a fragment of another variant.
 //! * Traces, and what counts towards them, are in one of them only.
-//! * Both are of one generation: they are flushed together, and their memory is taken back together. An variant that is given up alone is an old generation, with its
-//!   memory taken back when that of the others is.
+//! * Both are of one generation: they are flushed together, and their memory is reclaimed together. A variant that is given up alone is an old generation. Its
+//!   memory is reclaimed with that of the other old generations.
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
 
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::base::address::{AppPc, CachePc};
 
-/// One at rest.
+/// A variant at rest.
 pub(super) struct Variant {
     number: u32,
     pub(super) fragments: Vec<Fragment>,
@@ -101,15 +101,15 @@ impl Cache {
         self.old.push(resting.into_old(self.epoch, &self.arenas));
     }
 
-    /// Where indirect branches enter the fragments of the current variant, as far as that was asked for: fragments, their addresses and
-    /// entries.
+    /// Returns the entries of indirect branches into fragments of the current variant, as far as they have been made: fragments, their addresses
+    /// and entries.
     pub fn checked_entries(&self) -> impl Iterator<Item = (u32, AppPc, CachePc)> {
         let live = (0..).zip(&self.fragments);
         let live = live.filter(|(_, f)| f.state == FragmentState::Live);
         live.filter_map(|(id, f)| Some((id, f.app, f.checked?)))
     }
 
-    /// Does something to both variants.
+    /// Runs `what` on both variants.
     pub(super) fn in_both<T>(&mut self, mut what: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
         let first = what(self);
         let second = self.resting.is_some().then(|| {
@@ -121,7 +121,7 @@ impl Cache {
         (first, second)
     }
 
-    /// What is current changes places with what rests, if anything does.
+    /// Exchanges the current variant with the one at rest, if there is one.
     fn exchange(&mut self) {
         let Some(resting) = &mut self.resting else {
             return;
@@ -144,7 +144,7 @@ impl Cache {
         }
     }
 
-    /// What is current comes to rest, and one without fragments takes its place.
+    /// Puts the current variant to rest, and begins one without fragments in its place.
     fn begin_variant(&mut self, links: Vec<(u32, i32)>) {
         self.variants += 1;
         let parts = self.parts.iter().map(Part::empty).collect();
@@ -182,7 +182,7 @@ impl Cache {
         links
     }
 
-    /// What has become current is as it was when it came to rest, but for what was put in doubt since.
+    /// Restores the variant that has become current, except fragments that were put in doubt since it came to rest.
     fn wake(&mut self, links: Vec<(u32, i32)>) {
         for fragment in &self.fragments {
             if fragment.state == FragmentState::Live {

@@ -45,7 +45,7 @@ use crate::channel::deliver::Mapped;
 /// Paths close to the last counter: no trace is begun there.
 const MANY: usize = 1 << 12;
 
-/// As many have, where few are to.
+/// Number of paths that have counters when the stress option asks for few.
 const FEW: usize = 768;
 
 /// Paths that have counters, the first ones.
@@ -62,7 +62,7 @@ pub fn counter(path: u32) -> Option<GsOffset> {
     has.then_some(GsOffset((COUNTERS_OFFSET + 8 * path as usize) as u32))
 }
 
-/// Whether many more paths have counters, when `paths` are numbered.
+/// Returns true if many more paths have counters, when `paths` are numbered.
 pub fn have_room(paths: u32) -> bool {
     let many = if stress::few_counters() {
         FEW / 2

@@ -71,19 +71,19 @@ impl Mapped {
         unsafe { &*((self.base - DIRECTORY_BYTES as u64) as *const Directory) }
     }
 
-    /// What is asked of the program.
+    /// Returns the query program of the process.
     pub fn queries(&self) -> &'static Queries {
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + QUERIES_OFFSET as u64) as *const Queries) }
     }
 
-    /// What is asked and answered about prefetches.
+    /// Returns the questions about prefetches, and their answers.
     pub fn prefetch(&self) -> &'static Prefetch {
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + PREFETCH_OFFSET as u64) as *const Prefetch) }
     }
 
-    /// Which places are not profiled.
+    /// Returns the places that are not profiled.
     pub fn converge(&self) -> &'static Converge {
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + CONVERGE_OFFSET as u64) as *const Converge) }
@@ -94,7 +94,7 @@ impl Mapped {
         (self.base + REQUEST_OFFSET as u64) as *mut Request
     }
 
-    /// Where the slot is.
+    /// Returns the address of the slot.
     pub fn base(&self) -> u64 {
         self.base
     }
@@ -141,7 +141,7 @@ pub struct HostGone;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DictionaryFull;
 
-/// What a dictionary says: words, and where paths are among them.
+/// A copy of the dictionary: its words, and the offsets of paths among them.
 #[derive(Default)]
 struct Kept {
     words: Vec<u64>,
@@ -154,7 +154,7 @@ pub struct Shared {
     paths: u32,
     /// Words written.
     words: u64,
-    /// Of them, those that are the host's to read: where the block that is open starts, if one is.
+    /// Words that the host may read: up to the start of the open block, if there is one.
     block: u64,
     /// Events in that.
     events: u64,
@@ -189,12 +189,12 @@ impl Shared {
         self.mapped
     }
 
-    /// What it says from now on can be read here, too, and by children of `fork`, whose slots have nothing of it.
+    /// Keeps a copy of all later entries. They can then be read here, and by forked children, whose slots lack them.
     pub fn keep(&mut self) {
         self.kept = Some(Kept::default());
     }
 
-    /// How much the dictionary holds: paths, words, regions.
+    /// Returns the size of the dictionary: paths, words, regions.
     pub fn extent(&self) -> (u32, u64, u32) {
         (self.paths, self.words, self.regions)
     }
@@ -273,7 +273,7 @@ impl Shared {
         self.events += 1;
     }
 
-    /// Ends the block; the word offset names it in paths. `None` when it has no events.
+    /// Ends the block. The word offset names it in paths. Returns `None` when the block has no events.
     pub fn close_block(&mut self) -> Option<u32> {
         let at = self.block;
         if self.events == 0 {
@@ -385,26 +385,26 @@ impl Shared {
         self.paths
     }
 
-    /// Whether what is counted in the code goes by what the host calls places.
+    /// Returns true if the code counts events by what the host calls places.
     fn hashes_places(&self) -> bool {
         let counts = self.control().counters.load(Relaxed);
         matches!(counts, COUNTS_STRATA | COUNTS_INTERVALS)
     }
 
-    /// Whether acyclic paths are counted in the code, or were.
+    /// Returns true if the code counts acyclic paths, or did.
     fn counts_acyclic(&self) -> bool {
         let control = self.control();
         let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
         control.counters.load(Relaxed) == COUNTS_PATHS && kinds.has(Kind::Path)
     }
 
-    /// Whether the host says what it calls regions, and which tags code has.
+    /// Returns true if the host names regions, and reports the tags of code.
     pub fn names(&self) -> bool {
         let tagged = &self.mapped.queries().tagged;
         self.hashes_places() || self.counts_acyclic() || tagged.load(Relaxed) != 0
     }
 
-    /// By how much the words of places in a region differ from its addresses, once the host has said so.
+    /// Returns the difference between words of places in a region and its addresses, once the host has reported it.
     pub fn bias(&self, region: u32) -> Option<u64> {
         let at = BIASES_OFFSET + 8 * (region as usize).min(MAX_REGIONS - 1);
         // SAFETY: inside the mapping, aligned.
@@ -457,13 +457,13 @@ pub struct Writer {
     pub pointer: *mut u64,
     /// The thread's number, from 1.
     pub number: u32,
-    /// Its id in the kernel.
+    /// The thread's id in the kernel.
     pub tid: u32,
-    /// Its page in the file.
+    /// The thread's page in the file.
     pub page: u32,
-    /// It has taken a chunk while too many waited, for a signal's sake, and waits later.
+    /// True if the thread has taken a chunk while too many waited, because of a signal. It waits later.
     pub overdrawn: bool,
-    /// Its interrupt by a query that the host has not answered, while a signal handler runs that has ended the wait.
+    /// The thread's interrupt by a query that the host has not answered, while a signal handler runs that has ended the wait.
     pub awaits: Option<u32>,
     /// `Context::pending` of the thread.
     pending: *const u32,
@@ -471,8 +471,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of the thread whose write pointer is at `pointer`, with no chunk yet. `pending` must stay
-    /// valid.
+    /// Creates the writer of the thread whose write pointer is at `pointer`, with no chunk yet. `pending`
+    /// must stay valid.
     pub const fn new(pointer: *mut u64, page: u32, pending: *const u32) -> Self {
         Self {
             pointer,
@@ -492,12 +492,12 @@ impl Writer {
         unsafe { self.pointer.read_volatile() }
     }
 
-    /// Not 0 where a signal is kept for the thread.
+    /// Returns a pointer to a word that is not 0 when a signal is kept for the thread.
     pub const fn pending(&self) -> *const u32 {
         self.pending
     }
 
-    /// Whether a signal is kept for the thread.
+    /// Returns true if a signal is kept for the thread.
     fn has_signal(&self) -> bool {
         // SAFETY: a word of the thread's own context.
         unsafe { self.pending.read_volatile() != 0 }
@@ -570,7 +570,7 @@ impl Queue {
         self.wake_host();
     }
 
-    /// Nothing is used yet, in the slot that is there now.
+    /// Starts over in the slot that is mapped now, where nothing is used yet.
     pub fn start_over(&self) {
         self.fresh.store(0, Relaxed);
         self.recycled.store(0, Relaxed);
@@ -592,7 +592,7 @@ impl Queue {
         self.take_now(writer)
     }
 
-    /// Whether as many chunks wait for the host as may.
+    /// Returns true if the backlog of the host is full.
     pub fn is_behind(&self) -> bool {
         self.backlog() >= BACKLOG as u64
     }
@@ -641,7 +641,7 @@ impl Queue {
         Ok(())
     }
 
-    /// As [`Self::publish`], without waiting, which is left to [`Self::catch_up`].
+    /// Publishes like [`Self::publish`], without waiting. [`Self::catch_up`] waits later.
     pub fn publish_now(&self, writer: &mut Writer) -> Result<(), HostGone> {
         self.hand_in(writer);
         writer.overdrawn = true;
@@ -720,7 +720,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether there is a host, and it serves this process.
+    /// Returns an error unless there is a host, and it serves this process.
     pub fn host_is_there(&self) -> Result<(), HostGone> {
         let there = self.mapped.directory().host_is_there();
         let served = self.control().closed.load(Relaxed) == 0;

@@ -1,22 +1,22 @@
-//! What earlier runs of the program left for this one, and what this one leaves for later ones.
+//! Fragments that earlier runs of the program left for this one, and that this one leaves for later ones.
 //!
 //! # Problem
-//! Most of the code that a short program executes runs once, and making its fragments takes longer than
-//! executing them. The next run makes the same ones, at other addresses.
+//! Most of the code that a short program executes runs once. Translating it takes longer than executing it. The next run
+//! makes the same fragments, at other addresses.
 //!
 //! # Strategy
 //! Each fragment that can be used again is written to the slot as a record, without addresses
-//! (`translate/persisted.rs`); the host keeps records in a file, the image, which the program's next run maps
-//! (`trommel_queue::persist`). There the dispatcher looks before it translates. Records lie in the order in which
-//! fragments were made, so with one of them those are taken that were made after it.
+//! (`translate/persisted.rs`). The host keeps records in a file, the image, which the program's next run maps
+//! (`trommel_queue::persist`). The dispatcher looks there before it translates. Records lie in the order in which
+//! fragments were made. So a record is taken together with those that were made after it.
 //!
 //! # Why it is correct
-//! * A record is found by the file of its code, which must be the one that it was made from, by device, inode, size and time
-//!   of the last change; and it holds the bytes of that code, which are compared when it is used.
-//! * A fragment depends on these bytes, on where they and it are, which a record does not contain, and on how this
-//!   runtime translates: build and `Shape` stand in the image.
-//! * A record that was damaged is told by its digest, and each number in it is checked before it is used. The image
-//!   cannot be written to by the program.
+//! * A record is found by the file of its code. It must be the file that the record was made from, by device, inode, size
+//!   and time of the last change. The record holds the bytes of that code, which are compared when it is used.
+//! * A fragment depends on these bytes, on the addresses of both, and on how this runtime translates. A record contains no
+//!   addresses. The build and `Shape` stand in the image.
+//! * A damaged record is recognised by its digest, and each number in it is checked before it is used. The program
+//!   cannot write to the image.
 #![allow(unsafe_code)] // reason: memory shared with the host.
 
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ use crate::base::sys;
 use crate::channel::deliver::Mapped;
 use crate::memory::region::{Mapping, Nature};
 
-/// Where code comes from.
+/// Origin of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The file, by its number.
@@ -44,7 +44,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Where an address is in the file.
+    /// Returns the offset of an address in the file.
     pub fn offset(&self, pc: AppPc) -> Option<u32> {
         u32::try_from(pc.0.wrapping_sub(self.base)).ok()
     }
@@ -67,9 +67,9 @@ struct Known {
 pub struct Persist {
     mapped: Mapped,
     image: Option<Image<'static>>,
-    /// By number: those of the image, then those that this run has added.
+    /// Modules by number: those of the image, then those that this run has added.
     modules: Vec<Module>,
-    /// Of them, those of the image.
+    /// Number of modules of the image.
     kept: usize,
     known: Vec<Known>,
     /// Bytes of records written, in the process that executed the program.
@@ -107,7 +107,7 @@ pub unsafe fn map_path(path: u64, is: [u64; 2]) -> &'static [u8] {
 }
 
 impl Persist {
-    /// What was `kept`, and room for what is made. `None` where nothing is kept.
+    /// Opens what was `kept`, with room for what is made. Returns `None` where nothing is kept.
     pub fn open(mapped: Mapped, shape: u32, kept: &'static [u8]) -> Option<Self> {
         let control = mapped.control();
         if control.persist.load(Relaxed) == 0 {
@@ -133,12 +133,12 @@ impl Persist {
         self.image.map_or(0, |image| image.most_records())
     }
 
-    /// In the child of a `fork`, which makes fragments for itself alone: its slot is another.
+    /// Goes on in the slot of a forked child, which makes fragments for itself alone.
     pub fn in_new_slot(&mut self) {
         self.written = None;
     }
 
-    /// Where the code of a region comes from, if fragments of it can be used again.
+    /// Returns the origin of a region's code, if fragments of it can be used again.
     pub fn origin(&mut self, mapping: &Mapping) -> Option<Origin> {
         let same = |k: &&Known| {
             let of = (mapping.range, mapping.offset, mapping.inode);
@@ -211,12 +211,12 @@ impl Persist {
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
     }
 
-    /// Where the record of an address is.
+    /// Returns the place of the record of an address.
     pub fn find(&self, origin: Origin, pc: AppPc) -> Option<usize> {
         self.image?.find(origin.module, origin.offset(pc)?)
     }
 
-    /// Where in its file the code of a record is.
+    /// Returns the offset in its file of a record's code.
     pub fn offset(&self, at: usize) -> Option<u32> {
         Some(self.image?.record(at)?.0.at)
     }

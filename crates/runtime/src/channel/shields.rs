@@ -46,7 +46,7 @@ use crate::base::sys;
 pub use counting::Counting;
 pub(crate) use counting::Slot;
 
-/// What a cell starts from.
+/// Value that a cell starts from.
 pub const FULL: u32 = i32::MAX as u32;
 
 /// Events to come before the interval ends.
@@ -65,19 +65,19 @@ impl Subject {
 
 const SUBJECT_BYTES: usize = size_of::<Subject>();
 
-/// Where the events of a known tuple are counted.
+/// Counters of the events of a known tuple.
 #[derive(Clone, Copy)]
 pub struct Counters {
-    /// Those that are shielded.
+    /// Cell of shielded events.
     pub cell: GsOffset,
     pub(crate) positions: [u32; TABLES],
     tables: usize,
-    /// Of the others, only the least counters are incremented.
+    /// True if only the least counters are incremented for other events.
     pub conservative: bool,
 }
 
 impl Counters {
-    /// In which of a thread's counters others are counted.
+    /// Returns the indices of the thread's counters that count other events.
     pub fn at(&self) -> impl Iterator<Item = u32> + use<> {
         self.positions.into_iter().take(self.tables)
     }
@@ -87,10 +87,10 @@ impl Counters {
 pub struct Profiler {
     pub(crate) shield: Shield,
     pub(crate) positions: Positions,
-    /// Where subjects are, and how many there are. Those are never changed and never move: threads read them without the lock.
+    /// Address of the subjects; `len` is their number. Subjects are never changed and never move: threads read them without the lock.
     pub(crate) at: u64,
     len: usize,
-    /// Which there are, by kind, place and value; values that are not known are 0.
+    /// Known subjects, by kind, place and value; values that are not known are 0.
     known: BTreeMap<(u8, u64, u64), u32>,
     /// The kind whose events are the rest.
     pub(crate) rest: Kind,
@@ -122,12 +122,12 @@ impl Profiler {
         self.value_counters
     }
 
-    /// Whether values are hashed by a sum.
+    /// Returns true if values are hashed by a sum.
     pub fn sums(&self) -> bool {
         self.shield.hash == HashKind::Crc
     }
 
-    /// Where events of a kind are counted beside all; `None`: they are the rest.
+    /// Returns the counter of events of a kind. `None`: the kind is the rest.
     pub fn of_kind(&self, kind: Kind) -> Option<GsOffset> {
         let at = COUNTERS_OFFSET + offset_of!(Intervals, kinds) + 8 * kind as usize;
         (kind != self.rest).then_some(GsOffset(at as u32))
@@ -168,7 +168,7 @@ impl Profiler {
         Some(number)
     }
 
-    /// Where the events of a known tuple are counted.
+    /// Returns the counters of the events of a known tuple.
     pub fn counters(&self, number: u32) -> Counters {
         let at = number as usize % CELLS;
         // SAFETY: inside the mapping of subjects, which are plain numbers.
@@ -187,12 +187,12 @@ impl Profiler {
     }
 }
 
-/// What a value counter has in place of a path.
+/// Returns the number that a value counter has in place of a path.
 pub const fn key(subject: u32) -> u32 {
     subject + 1
 }
 
-/// How many value counters there are for so many slots: as few as may be, which then are in the caches of the processor, but so many that
+/// Returns the number of value counters for `slots` slots. Few value counters fit the processor's caches. There are so many that
 /// two slots out of all rarely want the same.
 fn value_counters_for(slots: usize) -> usize {
     const FEWEST: usize = 1 << 12;

@@ -84,14 +84,14 @@ impl Sampler {
         self.strata.rate.into()
     }
 
-    /// Where an event is counted whose tuple is known.
+    /// Returns the counter of an event whose tuple is known.
     pub fn counter(&mut self, regions: &Regions, event: &Event) -> GsOffset {
         let index = self.hash.index(tuple_of(regions, event));
         GsOffset(COUNTERS_OFFSET as u32 + 2 * index)
     }
 
-    /// How the counter is told of an event at `pc` whose value is known when it happens. `None`: there is but one
-    /// counter.
+    /// Returns the part of the hash that the place at `pc` contributes, for an event whose value is known when it happens.
+    /// `None`: there is only one counter.
     pub fn of_place(&self, regions: &Regions, pc: AppPc) -> Option<OfPlace> {
         self.of_word(regions.word(pc))
     }
@@ -104,12 +104,12 @@ impl Sampler {
         }
     }
 
-    /// Whether a value's hash is a sum that begins with what its place makes of it.
+    /// Returns true if a value's hash is a sum that begins with a number of its place.
     pub fn sums(&self) -> bool {
         matches!(self.of_word(0), Some(OfPlace::Sum { .. }))
     }
 
-    /// Whether values are hashed.
+    /// Returns true if values are hashed.
     pub fn hashes_values(&self) -> bool {
         self.strata.substreams > 1
     }

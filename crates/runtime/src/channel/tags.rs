@@ -17,12 +17,12 @@ use crate::channel::deliver::Mapped;
 pub struct Tags {
     /// Code with tags; of those that hold an address the last one counts.
     ranges: Vec<(Range, u8)>,
-    /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
+    /// Number of ranges read from the slot in use: the next range to read has this index.
     read: usize,
 }
 
 impl Tags {
-    /// What `--only` selects, if it is given.
+    /// Returns the selection of `--only`, if it is given.
     pub fn selected(mapped: Mapped) -> Option<Self> {
         let area = mapped.queries();
         let selects = area.tagged.load(Relaxed) != 0 && area.bytes.load(Acquire) == 0;
@@ -46,7 +46,7 @@ impl Tags {
         last.map_or(0, |(_, tag)| *tag)
     }
 
-    /// Whether the code at an address is selected. More may be than the host selects, if it says so.
+    /// Returns true if the code at an address is selected. May be true for more than the host selects, if the host says so.
     pub fn selects(&mut self, mapped: Mapped, pc: AppPc) -> bool {
         mapped.queries().tagged.load(Relaxed) == EVERYTHING || self.of(mapped, pc) != 0
     }

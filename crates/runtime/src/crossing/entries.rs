@@ -1,9 +1,9 @@
-//! Where generated code enters the runtime.
+//! Entry points of generated code into the runtime.
 
 use crate::base::area::Entries;
 use crate::crossing::arch::{self, Landmarks};
 
-/// Where generated code enters the runtime.
+/// Returns the entry points of generated code into the runtime.
 pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,

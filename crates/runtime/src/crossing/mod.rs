@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`arch`] | all assembly |
-//! | [`entries`] | where generated code enters the runtime |
+//! | [`entries`] | entry points of generated code into the runtime |
 //! | [`waits`] | waits of the runtime that a signal ends before they begin |
 
 pub mod arch;

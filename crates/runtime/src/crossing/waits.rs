@@ -7,8 +7,8 @@ use linux_raw_sys::general as nr;
 
 use crate::crossing::arch;
 
-/// As [`futex_wait`](crate::base::sys::futex_wait) on a shared word, but does not sleep once `pending` is set, which a signal
-/// handler of this thread does.
+/// Waits like [`futex_wait`](crate::base::sys::futex_wait) on a shared word, but does not sleep once `pending` is set. A signal
+/// handler of this thread sets `pending`.
 ///
 /// # Safety
 /// `pending` must be valid.
@@ -26,7 +26,7 @@ pub unsafe fn futex_wait_unless(word: &AtomicU32, value: u32, nanos: u64, pendin
     let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
 }
 
-/// As [`futex_wait_unless`], on a word of the app's that may not be there.
+/// Waits like [`futex_wait_unless`], on a word of the app's that may be absent.
 ///
 /// # Safety
 /// `pending` must be valid.

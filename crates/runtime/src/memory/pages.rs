@@ -66,10 +66,10 @@ enum State {
 
 struct Page {
     state: State,
-    /// What the app believes its protection to be.
+    /// Protection that the app believes the page to have.
     believed: u32,
     credit: u32,
-    /// When its credit was counted last, or it became unsteady.
+    /// Time when the page's credit was counted last, or when the page became unsteady.
     since: u64,
 }
 
@@ -78,11 +78,11 @@ struct Page {
 pub struct Pages {
     pages: BTreeMap<u64, Page>,
     runs: usize,
-    /// Where pages were ever protected: from, to.
+    /// Smallest range that holds all pages that were ever protected: start, end.
     span: Option<(u64, u64)>,
     /// Every page is unsteady (a stress option).
     pub unsteady: bool,
-    /// Where the app says that it makes code.
+    /// Memory that the app has marked for code generated at run time.
     jit: Ranges,
     /// The stack pointer of the thread that is about to execute code.
     pub stack: u64,

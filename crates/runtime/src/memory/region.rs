@@ -1,22 +1,21 @@
-//! Which memory is code, and what it belongs to.
+//! Regions of memory that are code, and the files that they belong to.
 //!
 //! # Problem
-//! Before an app address is translated we must know that it may be executed, in which ways its bytes
-//! can change, and which file it comes from. The app changes its map at any time, and we change the
+//! Before an app address is translated we must know three things: that it may be executed, in which ways its bytes
+//! can change, and which file it comes from. The app changes its map at any time. We change the
 //! protection of some of its pages ([`crate::memory::pages`]).
 //!
 //! # Strategy
-//! The kernel's own list, `/proc/thread-self/maps`, is the source. Executable regions are read
-//! from it when an address outside all known regions is about to be translated, with the protection
-//! that the app gave them, and kept: one entry of it is asked for, or, where the kernel cannot do
-//! that (before Linux 6.11) or has entries that we split, the text is read. System calls that change
-//! the map drop the known regions they touch; the next translation there asks again. Only protection
-//! is modelled, as programs that make code often switch it between writable and executable. So the
-//! common calls cost one comparison.
+//! The kernel's own list, `/proc/thread-self/maps`, is the source. An executable region is read from it when an
+//! address outside all known regions is about to be translated. The region is kept, with the protection that the
+//! app gave it. One entry of the list is asked for. The text is read where the kernel cannot do that (before
+//! Linux 6.11) or has entries that we split. System calls that change the map drop the known regions they touch.
+//! The next translation there asks again. Only protection is modelled, as programs that generate code often switch
+//! it between writable and executable. So the common calls cost one comparison.
 //!
 //! # Invariant
-//! A known region has the attributes that the app believes it has, and no call that could change
-//! that has been seen since it was read or modelled.
+//! A known region has the attributes that the app believes it has. No call that could change
+//! them has been seen since the region was read or modelled.
 
 use crate::base::address::Range;
 use alloc::vec::Vec;
@@ -32,11 +31,11 @@ use crate::memory::pages::Pages;
 pub struct Mapping {
     /// The addresses.
     pub range: Range,
-    /// May be read.
+    /// True if the region may be read.
     pub readable: bool,
-    /// May be written.
+    /// True if the region may be written.
     pub writable: bool,
-    /// May be executed.
+    /// True if the region may be executed.
     pub executable: bool,
     /// Shared with other mappings of the same file or memory.
     pub shared: bool,
@@ -48,14 +47,14 @@ pub struct Mapping {
     pub path: Vec<u8>,
     /// Pages known to be readable, counted from the start of the range.
     pub verified: Vec<bool>,
-    /// What the host calls its addresses.
+    /// The host's name for the region's addresses.
     pub named: Named,
 }
 
-/// What the host calls the addresses of a region: the words of their places are the addresses and a *bias*.
+/// Names that the host has for the addresses of a region: the words of their places are the addresses and a *bias*.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
-    /// With this bias: 0 for memory without a file, whose addresses are their own places.
+    /// A name with this bias. It is 0 for memory without a file, whose addresses are their own places.
     Bias(u64),
     /// The host was told about it, as its region of this number.
     Told(u32),
@@ -123,7 +122,7 @@ impl Mapping {
         self.inode != 0 && !IN_MEMORY.iter().any(|name| self.path.starts_with(name))
     }
 
-    /// In which ways its code can change.
+    /// Returns the ways in which the region's code can change.
     pub fn nature(&self) -> Nature {
         if self.shared && self.inode != 0 || self.writable && self.path.starts_with(b"[stack") {
             Nature::Unseen
@@ -137,16 +136,16 @@ impl Mapping {
     }
 }
 
-/// In which ways the code of a region can change.
+/// Ways in which the code of a region can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nature {
-    /// By calls that change the map only, as a whole: code of a file.
+    /// Calls that change the map, for the region as a whole: code of a file.
     Fixed,
-    /// By calls that change the map only, in parts: code that the program made.
+    /// Calls that change the map, for parts of the region: code that the program generated.
     Made,
-    /// By stores.
+    /// Stores.
     Writable,
-    /// By stores that cannot be seen, or that are too many to look at.
+    /// Stores that cannot be seen, or that are too many to look at.
     Unseen,
 }
 
@@ -192,7 +191,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// Not that of `/proc/self`: when the first thread has ended, that is empty.
+/// Map of the calling thread. `/proc/self/maps` is empty when the first thread has ended.
 const MAPS: &core::ffi::CStr = c"/proc/thread-self/maps";
 
 /// The whole map as it is now.
@@ -251,14 +250,14 @@ pub fn is_private(address: u64) -> bool {
     found.is_some_and(|mapping| !mapping.shared)
 }
 
-/// What is known about an address.
+/// Knowledge about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
     /// Code: index in [`Regions::known`].
     Code(usize),
     /// Code, where the host believes other code to be.
     Moved(Range),
-    /// Nothing there may be executed.
+    /// Memory that is not executable.
     NotCode,
     /// The kernel's list could not be read.
     Unknown,
@@ -270,9 +269,9 @@ pub struct Regions {
     /// Known regions, by address.
     pub known: Vec<Mapping>,
     last: usize,
-    /// Where the host believes code of files to be.
+    /// Ranges where the host believes code of files to be.
     told: Vec<Range>,
-    /// With windows: what was looked up since the last of them began.
+    /// Ranges that were looked up since the last window began. Only with windows.
     fresh: Option<Vec<Range>>,
 }
 

@@ -53,10 +53,10 @@ use crate::memory::region::Regions;
 
 /// Prefixes at most.
 const MOST: usize = 1 << 19;
-/// As many, where few counters are to be had.
+/// Largest number of prefixes when the stress option asks for few counters.
 const FEW: usize = 512;
 
-/// Where so many prefixes of paths begin, others get no number before threads have arrived with them [`OFTEN`].
+/// Number of prefixes of paths that begin at one address, after which others get no number before threads have arrived with them [`OFTEN`].
 const OVERFLOW: usize = 256;
 const OVERFLOW_OF_FEW: usize = 8;
 /// See [`OVERFLOW`]. What comes once or twice is not worth a fragment.
@@ -147,23 +147,23 @@ pub struct Walk {
     pub interrupted: Vec<Interrupted>,
 }
 
-/// What is known of paths.
+/// Prefixes and paths that are known.
 pub struct Acyclic {
-    /// Nothing else is counted.
+    /// True if nothing else is counted.
     pub alone: bool,
-    /// By number less one.
+    /// Positions on paths, by number less one.
     known: Vec<Midway>,
     numbers: BTreeMap<(AppPc, Midway), Prefix>,
-    /// How many prefixes begin at an address.
+    /// Number of prefixes that begin at an address.
     from: BTreeMap<AppPc, usize>,
-    /// How often threads have arrived with what has no number: by hash, which and how often. Another takes its place.
+    /// Arrivals of threads with prefixes that have no number. Each entry is a part of the hash, and a count. Another prefix may take the entry's place.
     arrived: Vec<(u32, u32)>,
     /// Paths of the dictionary that lead to where threads were when they went on without being followed.
     paths: BTreeMap<Midway, u32>,
 }
 
 impl Acyclic {
-    /// Where `kinds` are wanted.
+    /// Creates the state for a process that collects `kinds`.
     pub fn new(kinds: KindSet) -> Self {
         Self {
             alone: kinds == [Kind::Path].into_iter().collect(),
@@ -175,7 +175,7 @@ impl Acyclic {
         }
     }
 
-    /// Whether there may be more.
+    /// Returns true if there is room for more prefixes.
     pub fn have_room(&self) -> bool {
         let most = match stress::few_counters() {
             true => FEW,
@@ -198,7 +198,7 @@ impl Acyclic {
         number
     }
 
-    /// As [`Self::number`], where that has one or so few prefixes begin there that it gets one.
+    /// Returns the prefix like [`Self::number`], if it has a number, or so few prefixes begin there that it gets one.
     pub fn number_if_few(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
         let most = match stress::few_counters() {
             true => OVERFLOW_OF_FEW,
@@ -239,7 +239,7 @@ impl Acyclic {
         }
     }
 
-    /// What follows, unless a path begins.
+    /// Returns the position on a path, unless a path begins.
     pub fn midway(&self, prefix: Prefix) -> Option<Midway> {
         self.known.get(prefix.number()?).copied()
     }

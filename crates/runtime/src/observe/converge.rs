@@ -42,7 +42,7 @@ use crate::channel::deliver::Mapped;
 /// The places of a process.
 pub struct Converge {
     mapped: Mapped,
-    /// What was told last.
+    /// Number of the last report that was read.
     told: u32,
     /// Number of the table in `quiet`.
     table: u32,
@@ -54,12 +54,12 @@ pub struct Converge {
     until: u64,
     /// Executions are told by the counts of paths.
     counted: bool,
-    /// What counters of where traces may start begin at, in the variant without probes; 0: there are none.
+    /// Start value of counters at places where traces may start, in the variant without probes; 0: there are none.
     pub threshold: u32,
 }
 
 impl Converge {
-    /// As the host wants it, if it does.
+    /// Creates the state, if the host wants tables of places.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let wanted = mapped.converge().wanted.load(Acquire) != 0;
         if wanted {
@@ -93,12 +93,12 @@ impl Converge {
         }
     }
 
-    /// Whether the instruction at `pc` has no probe.
+    /// Returns true if the instruction at `pc` has no probe.
     pub fn is_quiet(&self, pc: AppPc) -> bool {
         !self.all && self.quiet.binary_search(&pc.0).is_ok()
     }
 
-    /// What the dictionary says of an instruction without its probe; `branches`: whether they are collected.
+    /// Returns the event that the dictionary has for an instruction without its probe. `branches` is true if branches are collected.
     pub fn unprofiled(&self, insn: &Insn, branches: bool) -> Option<Event> {
         let kind = match insn.class {
             Class::CallIndirect => Kind::Type,
@@ -108,17 +108,17 @@ impl Converge {
         (self.counted && branches).then_some(Event::Unprofiled { kind, pc })
     }
 
-    /// Whether the host has told something new.
+    /// Returns true if the host has reported something new.
     pub(crate) fn is_news(&self) -> bool {
         self.mapped.converge().told.load(Acquire) != self.told
     }
 
-    /// Whether the time for which all places have their probes is over.
+    /// Returns true if the time for which all places have their probes is over.
     pub(crate) fn is_over(&self) -> bool {
         self.until != u64::MAX && sys::ticks() >= self.until
     }
 
-    /// Whether all places are to have their probes.
+    /// Returns true if all places are to have their probes.
     pub(crate) fn wants_all(&self) -> bool {
         self.is_news() && self.mapped.converge().all.load(Relaxed) != 0
     }
@@ -140,7 +140,7 @@ impl Converge {
         true
     }
 
-    /// What was told is gone by from now on.
+    /// Acknowledges the host's report: it is in effect from now on.
     pub(crate) fn settle(&mut self) {
         let told = self.mapped.converge();
         self.until = match self.all {

@@ -1,11 +1,11 @@
-//! What is asked about the program, and what is known of it.
+//! Observation of the program: the questions that are asked, and what is known.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`acyclic`] | acyclic paths, and the numbers of their prefixes |
 //! | [`converge`] | places that are not profiled for a while |
 //! | [`pairs`] | indirect branches that are counted |
-//! | [`prefetch`] | what the program is asked for prefetches, and where they are put |
+//! | [`prefetch`] | questions about prefetches, and the prefetches that are put into code |
 //! | [`query`] | relational queries |
 
 pub mod acyclic;

@@ -42,21 +42,21 @@ use crate::base::emit::GsOffset;
 use crate::channel::deliver::DictionaryFull;
 use trommel_tuple::Kind;
 
-/// What is known of a branch.
+/// A branch that is counted.
 #[derive(Clone, Copy)]
 pub struct Branch {
-    /// Its fragment's block in the dictionary, and which of its events come before the branch.
+    /// Block of the branch's fragment in the dictionary, and the block's events before the branch.
     pub block: (u32, Passed),
     /// The branch.
     pub pc: AppPc,
-    /// It is a call.
+    /// True if the branch is a call.
     pub call: bool,
     /// The variant of the code that it is in.
     pub variant: u32,
 }
 
 impl Branch {
-    /// What it is as an event.
+    /// Returns the kind of the branch's events.
     pub fn kind(&self) -> Kind {
         if self.call { Kind::Call } else { Kind::Edge }
     }
@@ -67,13 +67,13 @@ impl Branch {
 pub(crate) struct Pair {
     /// The path that ends there, or that of messages about it.
     pub(crate) path: u32,
-    /// Where the sampler counts it, if that is what counts.
+    /// Counter of the sampler for the pair, if the sampler counts.
     pub(crate) sampled: Option<GsOffset>,
-    /// Its code, and the exit at the end of that.
+    /// Code of the pair, and the exit at its end.
     pub(crate) code: Option<(CachePc, u32)>,
 }
 
-/// All of them.
+/// Branches and pairs of a process.
 #[derive(Default)]
 pub struct Pairs {
     branches: Vec<Branch>,
@@ -81,12 +81,12 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Whether another branch can be counted.
+    /// Returns true if another branch can be counted.
     pub fn have_room(&self) -> bool {
         self.have_room_for(1)
     }
 
-    /// Whether so many more can.
+    /// Returns true if `branches` more can be counted.
     pub fn have_room_for(&self, branches: usize) -> bool {
         self.branches.len() + branches <= Key::MAX
     }
@@ -98,7 +98,7 @@ impl Pairs {
         Key::of(number)
     }
 
-    /// All code of pairs is gone. `alone`: and no branch that was counted is executed any more.
+    /// Forgets all code of pairs, which is gone. `alone`: and no branch that was counted is executed any more.
     pub fn forget(&mut self, alone: bool) {
         if alone {
             self.branches.clear();
@@ -109,7 +109,7 @@ impl Pairs {
         }
     }
 
-    /// All branches that have keys.
+    /// Returns all branches that have keys.
     #[cfg(test)]
     pub fn branches(&self) -> &[Branch] {
         &self.branches
@@ -120,16 +120,16 @@ impl Pairs {
         self.known.get(&(key, to.0)).map(|pair| pair.path)
     }
 
-    /// What is known of the branch that has a key.
+    /// Returns the branch that has a key.
     pub fn branch(&self, key: Key) -> Option<Branch> {
         self.branches.get(key.number()?).copied()
     }
 }
 
-/// Why a branch was not counted.
+/// Reason why a branch was not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Uncounted {
-    /// There is no room in the dictionary.
+    /// The dictionary has no room.
     DictionaryFull,
     /// The host must say first what it calls the target.
     Unnamed,
@@ -141,10 +141,10 @@ impl From<DictionaryFull> for Uncounted {
     }
 }
 
-/// Where a branch that was counted goes on.
+/// Continuation of a branch that was counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counted {
-    /// Its exit, if that can be linked.
+    /// Exit of the branch, if it can be linked.
     pub exit: Option<u32>,
 }
 

@@ -45,7 +45,7 @@ use crate::base::emit::{Mem, Reg};
 use crate::base::knock;
 use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
 
-/// From the end of a round to the next, in times that it took: before the first, at least if it has found something,
+/// Pauses between rounds, as multiples of a round's time: before the first round, at least if a round has found something,
 /// and at most.
 const FIRST: u64 = 1;
 pub(crate) const PAUSE: u64 = 8;
@@ -57,10 +57,10 @@ pub(crate) const SLOW: u64 = 1 << 27;
 /// Prefetches in a fragment at most, so that its steps are within 64 KiB.
 pub const MOST: usize = 256;
 
-/// Where the asking is.
+/// Stage of the rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nothing was hot so far.
+    /// No code was hot so far.
     Cold,
     /// Code has probes since this time.
     Asking(u64),
@@ -68,12 +68,12 @@ pub(crate) enum Stage {
     Answered(u64),
 }
 
-/// What to prefetch before an instruction.
+/// A prefetch to put before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ahead {
-    /// How far behind its operand.
+    /// Bytes past the address of the instruction's operand.
     by: i32,
-    /// It is going to be written.
+    /// True if the line is going to be written.
     pub written: bool,
 }
 
@@ -82,12 +82,12 @@ pub struct Prefetch {
     pub(crate) stage: Stage,
     pub(crate) ahead: BTreeMap<AppPc, Ahead>,
     pub(crate) everywhere: bool,
-    /// From the last round to the next, in times that that took.
+    /// Pause from the last round to the next, as a multiple of the last round's time.
     pub(crate) pause: u64,
 }
 
 impl Prefetch {
-    /// As the host wants them, if it does.
+    /// Creates the prefetches, if the host wants them.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let wanted = mapped.prefetch().wanted.load(Acquire);
         if wanted == MISSES {
@@ -101,22 +101,22 @@ impl Prefetch {
         })
     }
 
-    /// Whether code has probes.
+    /// Returns true if code has probes.
     pub fn asks(&self) -> bool {
         matches!(self.stage, Stage::Asking(_))
     }
 
-    /// Whether code has no probes, whatever is asked.
+    /// Returns true if code has no probes, whatever is asked.
     pub fn hides_probes(&self) -> bool {
         !self.everywhere && !self.asks()
     }
 
-    /// Whether no prefetch is put anywhere.
+    /// Returns true if no prefetch is put anywhere.
     pub fn is_empty(&self) -> bool {
         self.ahead.is_empty() && !self.everywhere
     }
 
-    /// What to prefetch before the instruction at `pc`.
+    /// Returns the prefetch to put before the instruction at `pc`.
     pub fn ahead(&self, pc: AppPc) -> Option<Ahead> {
         match self.everywhere {
             true => Some(useless(pc)),
@@ -144,8 +144,8 @@ impl Prefetch {
     }
 }
 
-/// Of an address of no use: near, on another page, or as far as a displacement goes, also beyond what
-/// is mapped.
+/// Returns a prefetch of an address of no use: near, on another page, or as far as a displacement goes, also
+/// beyond what is mapped.
 fn useless(pc: AppPc) -> Ahead {
     const BY: [i32; 8] = [64, -64, 4160, -4160, 1 << 30, -1 << 30, i32::MAX, i32::MIN];
     let n = (pc.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize;
@@ -194,19 +194,19 @@ fn operand(insn: &Instruction) -> Option<Mem> {
     })
 }
 
-/// What a thread does when it comes to a probe.
+/// Action of a thread that comes to a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Nothing, up to the next countdown.
+    /// No action, up to the next countdown.
     Pass,
     /// The round may be over.
     Over,
-    /// It sends what it sees, and again at the next execution.
+    /// The thread sends what it sees, and again at the next execution.
     Send,
-    /// It sends what it sees, the last of a burst, and waits for the next countdown; with `round`, it was the last
-    /// of the round.
+    /// The thread sends what it sees, the last of a burst, and waits for the next countdown. With `round`, the burst was
+    /// the last of the round.
     Last {
-        /// Whether all is to be published, and then [`sent`] to be called.
+        /// True if all is to be published, and then [`sent`] to be called.
         round: bool,
     },
 }
@@ -237,7 +237,7 @@ impl Bursts {
         Turn::Last { round }
     }
 
-    /// Whether one goes on.
+    /// Returns true if a burst goes on.
     pub fn go_on(&self) -> bool {
         self.left != 0
     }

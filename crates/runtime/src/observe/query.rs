@@ -53,12 +53,12 @@ use crate::slot;
 /// Both sides of a crossing number table entries alike.
 const _: () = assert!(ENTRIES == trommel_query::class::ENTRIES);
 
-/// What is asked of a process.
+/// Query program of a process.
 pub struct Asked {
     pub(crate) program: &'static Program,
-    /// Its instructions that count.
+    /// Instructions of the program that count.
     pub(crate) counting: &'static [QueryPc],
-    /// Its table's entries.
+    /// Entries of the program's table.
     pub(crate) entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
     pub(crate) kinds: u8,
@@ -66,7 +66,7 @@ pub struct Asked {
     pub(crate) tags: Tags,
     /// Executions are profiled in bursts ([`crate::observe::prefetch`]).
     pub(crate) in_bursts: bool,
-    /// By address. They stay: code that leads to them may be executed at any time.
+    /// Sites by address. They stay: code that leads to them may be executed at any time.
     pub(crate) sites: BTreeMap<AppPc, &'static Site>,
 }
 
@@ -79,12 +79,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// When to look.
+    /// Returns the time of the look at an execution.
     pub const fn when(&self) -> When {
         self.observation.when()
     }
 
-    /// Where executions up to the next that is profiled are counted down; none where all are.
+    /// Returns the slot that counts down executions up to the next that is profiled; `None` where all are.
     pub fn countdown(&self) -> Option<GsOffset> {
         let number = self.entry.number() as u32;
         let sampled = self.control.sampling != Sampling::ALWAYS;
@@ -93,7 +93,7 @@ impl Site {
 }
 
 impl Asked {
-    /// What the host asks, if it does.
+    /// Creates the state from the host's query program, if there is one.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let area = mapped.queries();
         let bytes = area.bytes.load(Acquire) as usize;
@@ -176,7 +176,7 @@ impl Asked {
         Some(site)
     }
 
-    /// Whether any message goes to a queue.
+    /// Returns true if any message goes to a queue.
     pub fn sends_to(&self, queue: u8) -> bool {
         let to = |action: Action| match action {
             Action::Send(queues) => queues.hold(queue),
@@ -185,7 +185,7 @@ impl Asked {
         self.program.code().iter().any(|i| to(i.action))
     }
 
-    /// Whether any instruction interrupts.
+    /// Returns true if any instruction interrupts.
     pub fn interrupts(&self) -> bool {
         let interrupts = |action: Action| matches!(action, Action::Interrupt { .. });
         self.program.code().iter().any(|i| interrupts(i.action))
@@ -197,13 +197,13 @@ impl Asked {
     }
 }
 
-/// What a probe's crossing comes with, in its code.
+/// Data of a probe's crossing, in its code.
 #[repr(C, packed)]
 #[derive(Clone, Copy)]
 pub struct Crossing {
     /// Address of the [`Site`].
     pub site: u64,
-    /// How far behind this the code goes on.
+    /// Distance from here to where the code goes on.
     pub behind: i32,
     /// [`Crossing::RDX_IN_SLOT`] and so on.
     pub flags: u32,

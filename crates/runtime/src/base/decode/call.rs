@@ -1,4 +1,4 @@
-//! Whether bytes end with a call: decoded backwards, which is a guess.
+//! Recognises bytes that end with a call: decodes them backwards, which is a guess.
 
 /// Bytes of the longest call but for prefixes.
 pub(crate) const LONGEST_CALL: usize = 7;

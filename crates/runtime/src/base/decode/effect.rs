@@ -1,4 +1,4 @@
-//! What an instruction does to flags and registers, for traces.
+//! Effects of instructions on flags and registers, for traces.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions,
@@ -10,20 +10,20 @@ use crate::base::address::AppPc;
 use crate::base::emit::Reg;
 use crate::base::recipe::{Op, Recipe, Right};
 
-/// What an instruction does to flags and registers.
+/// Effect of an instruction on flags and registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effect {
-    /// It gives all status flags new values, whatever they were.
+    /// True if the instruction gives all status flags new values, whatever they were.
     pub(crate) overwrites: bool,
-    /// It depends on a status flag, or leaves or may leave one as it was and changes another.
+    /// True if the instruction depends on a status flag, or leaves or may leave one as it was and changes another.
     pub(crate) reads: bool,
-    /// It changes some, or may.
+    /// True if the instruction changes some status flags, or may.
     pub(crate) modifies: bool,
-    /// How to make the flags again that it leaves, with what it leaves in registers.
+    /// Recipe of the flags that the instruction leaves, from what it leaves in registers.
     pub(crate) recipe: Option<Recipe>,
     /// General registers that it writes.
     pub(crate) writes: u16,
-    /// By how much it changes `rsp`, if it does and that can be said.
+    /// Change of `rsp`, if the instruction changes it by a known constant.
     pub(crate) moves_stack: Option<i32>,
 }
 

@@ -33,8 +33,8 @@ pub(super) fn decode(code: &[u8], pc: AppPc) -> Insn {
     }
 }
 
-/// The bytes of the instruction at the start of `code`, its RIP-relative operand replaced by one
-/// that `base` points to.
+/// Returns the bytes of the instruction at the start of `code`. Its RIP-relative operand is replaced by
+/// one that `base` points to.
 pub(crate) fn rebased(code: &[u8], pc: AppPc, base: Reg) -> alloc::vec::Vec<u8> {
     let mut i = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
     i.set_memory_base(Register::RAX + u32::from(base.0));

@@ -82,14 +82,14 @@ impl Prefix {
     }
 }
 
-/// What ModRM says, but for the memory operand, which goes to the instruction.
+/// Fields of ModRM, except the memory operand, which goes to the instruction.
 #[derive(Clone, Copy)]
 struct Modrm {
     /// The middle field, not extended.
     reg: u8,
     /// The register named by the low field, not extended, if it is no memory operand.
     register: Option<u8>,
-    /// Where what follows it, its SIB and its displacement starts.
+    /// Offset after the SIB and the displacement.
     end: u8,
     /// Registers of the address.
     used: u16,
@@ -187,7 +187,7 @@ pub(super) fn decode(bytes: &[u8; WINDOW], pc: AppPc, insn: &mut Insn) -> bool {
     taken
 }
 
-/// From the first prefix on.
+/// Decodes an instruction from its first prefix on.
 #[inline(always)]
 fn start(bytes: &[u8; WINDOW], insn: &mut Insn) -> Option<()> {
     let mut p = Prefix::default();
@@ -249,7 +249,7 @@ fn start(bytes: &[u8; WINDOW], insn: &mut Insn) -> Option<()> {
     }
 }
 
-/// What a table entry says of an instruction that is neither a transfer nor a vector instruction.
+/// Decodes an instruction that is neither a transfer nor a vector instruction, by its table entry.
 /// `at` is after the opcode.
 #[inline(always)]
 fn general(

@@ -1,4 +1,4 @@
-//! What the quick decoder knows of each opcode, worked out by the compiler.
+//! Tables of the quick decoder: an entry for each opcode, computed by the compiler.
 
 /// General registers used without being named; the low eight bits of an entry of [`ONE`] and [`TWO`].
 pub(super) const RAX: u32 = 1;
@@ -118,7 +118,7 @@ pub(super) static ONE: [u32; 256] = {
     t
 };
 
-/// The opcodes behind `0f` that are no vector instructions.
+/// The opcodes after `0f` that are no vector instructions.
 pub(super) static TWO: [u32; 256] = {
     let mut t = [0; 256];
     let mut n = 0;
@@ -187,7 +187,7 @@ pub(super) mod vector {
     pub(in super::super) const VEX_ONLY: u16 = 1 << 8;
     /// Exists without VEX only.
     pub(in super::super) const LEGACY_ONLY: u16 = 1 << 9;
-    /// Is taken without a memory operand only.
+    /// Flag: the entry holds only without a memory operand.
     pub(in super::super) const REGISTERS: u16 = 1 << 10;
 }
 
@@ -216,7 +216,7 @@ const fn fill(mut t: Vectors, first: usize, last: usize, entry: u16) -> Vectors 
     t
 }
 
-/// Behind `0f`, and the first map of VEX.
+/// The opcodes after `0f`, and the first map of VEX.
 pub(super) static VECTOR1: Vectors = {
     let mut t = [[NO; 4]; 256];
     t[0x10] = [MOVE, MOVE, V4 | AFTER, MOVE];
@@ -275,7 +275,7 @@ pub(super) static VECTOR1: Vectors = {
     t
 };
 
-/// Behind `0f 38`, and the second map of VEX.
+/// The opcodes after `0f 38`, and the second map of VEX.
 pub(super) static VECTOR2: Vectors = {
     let mut t = [[NO; 4]; 256];
     t = fill(t, 0x00, 0x0b, V8);
@@ -334,7 +334,7 @@ pub(super) static VECTOR2: Vectors = {
     t
 };
 
-/// Behind `0f 3a`, and the third map of VEX. All have an immediate.
+/// The opcodes after `0f 3a`, and the third map of VEX. All have an immediate.
 pub(super) static VECTOR3: Vectors = {
     let mut t = [[NO; 4]; 256];
     t = fill(t, 0x00, 0x02, V8 | VI | VEX_ONLY);

@@ -1,4 +1,4 @@
-//! What is asked of instructions, and that both decoders say the same.
+//! Tests of the properties of decoded instructions, and of the agreement of both decoders.
 
 use super::*;
 

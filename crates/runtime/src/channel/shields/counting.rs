@@ -16,19 +16,19 @@ use crate::base::counted::first_of_value_counter;
 use crate::base::counted::{CONTESTED, Subject};
 use crate::base::emit::GsOffset;
 
-/// In [`Context::promotes_at`]: nothing is promoted before the interval has ended.
+/// Value of [`Context::promotes_at`]: nothing is promoted before the interval has ended.
 const NEVER: u32 = u32::MAX;
 
-/// Where the events of a slot's tuple are counted.
+/// Place where the events of a slot's tuple are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Home {
-    /// There is none.
+    /// No place.
     None,
-    /// In the cell of the subject.
+    /// The cell of the subject.
     Cell,
-    /// In the value counter of this index.
+    /// The value counter of this index.
     ValueCounter(u32),
-    /// In the accumulator: its value counter is contested.
+    /// The accumulator: the value counter is contested.
     Slot,
 }
 

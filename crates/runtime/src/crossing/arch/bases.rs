@@ -16,7 +16,7 @@ const ARCH_GET_GS: u64 = 0x1004;
 /// The kernel has enabled the instructions for it. Set before there is a second thread.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// From now on instructions are used in place of system calls.
+/// Switches from system calls to the instructions.
 ///
 /// # Safety
 /// The kernel must have enabled them.
@@ -77,7 +77,7 @@ mod tests {
     extern crate std;
     use super::*;
 
-    /// Where the kernel has enabled the instructions, as it says to programs.
+    /// Compares the bases with those that the kernel returns. Uses the instructions where the kernel reports them as enabled.
     #[test]
     fn processor_and_kernel_agree_about_bases() {
         const AT_HWCAP2: u64 = 26;

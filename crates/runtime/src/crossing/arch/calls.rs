@@ -1,21 +1,20 @@
 //! System calls that a signal can call off.
 //!
 //! # Problem
-//! The runtime makes calls in the app's name, and some of its own, that wait, or that must not be
-//! made any more once a signal is kept: the kernel would not end the wait for a signal that it has
-//! handed out already, and a mask, a frame or a new process that belongs to a moment before
-//! the signal would be mixed with one after it. Looking at `Context::pending` first leaves a
-//! gap between the look and the call.
+//! The runtime makes calls in the app's name, and some of its own, that wait. Some must not be made any
+//! more once a signal is kept. The kernel would not end the wait for a signal that it has delivered
+//! already. A mask, a frame or a new process from before the signal would be mixed with one after it.
+//! Looking at `Context::pending` first leaves a gap between the look and the call.
 //!
 //! # Strategy
 //! The look and the call are in one stretch of instructions that changes nothing. The signal handler
 //! compares the interrupted program counter with these stretches, up to and including the call
 //! itself, and sends the thread to where the call is not made ([`Landmarks::called_off`]). After the
-//! call the handler detaches on: the call was made, and has its answer.
+//! call the handler lets the thread go on: the call was made, and has its answer.
 
 use super::*;
 
-/// What [`unless_pending`] returns when it has not made the call.
+/// Result of [`unless_pending`] when it has not made the call.
 pub const CALLED_OFF: i64 = i64::MIN;
 
 /// Makes a system call, unless `pending` is or becomes set before that.
@@ -47,7 +46,7 @@ pub unsafe extern "C" fn unless_pending(
     )
 }
 
-/// Where [`unless_pending`] returns from without a call.
+/// Return of [`unless_pending`] without a call.
 ///
 /// # Safety
 /// Only [`unless_pending`] may come here, with its return address on the stack.
@@ -116,8 +115,8 @@ impl Landmarks {
         (call + SYSCALL_BYTES, never_called as *const () as u64)
     }
 
-    /// Where a thread goes on that a signal found at `pc`, if that is on the way to a call which is
-    /// not to be made then.
+    /// Returns the address where a thread goes on that a signal interrupted at `pc`, if `pc` is before a
+    /// call that must then not be made.
     pub fn called_off(pc: u64) -> Option<u64> {
         let at = |f: *const ()| f as u64;
         let abandon = at(abandon as *const ());

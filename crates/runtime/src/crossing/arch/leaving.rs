@@ -1,4 +1,4 @@
-//! From the runtime into the app's own code with no signal: vector state, and the call that loads a frame.
+//! Crossing from the runtime into the app's own code with no signal: vector state, and the call that loads a frame.
 #![allow(unsafe_code)] // reason: assembly.
 
 use core::arch::{asm, naked_asm};

@@ -13,10 +13,11 @@ macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
 }
 
-/// Of an event with a value that its value counter is not of. What is there becomes a record, unless it is empty, and the value counter the event's. rcx leads to the
-/// number of its path, and how far behind that the code goes on; the value and the number of the value counter are in the context, the app's rcx is spilled.
+/// Replaces the contents of a value counter that is not of the event's value. The old contents become a record, unless the value counter is empty.
+/// The value counter then is the event's. rcx leads to the number of the event's path, and to the distance at which the code goes on. The value
+/// and the number of the value counter are in the context, and the app's rcx is spilled.
 ///
-/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache. It is entered at [`trommel_value_counter`].
+/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache. The entry is [`trommel_value_counter`].
 ///
 /// # Safety
 /// Only generated code may jump there, with GS at the area of a thread with a counter array.
@@ -91,7 +92,7 @@ pub(super) unsafe extern "C" fn value_counter_routine() {
 }
 
 unsafe extern "C" {
-    /// Where [`value_counter_routine`] is entered. A label, not a function.
+    /// Entry of [`value_counter_routine`]. A label, not a function.
     pub(super) safe fn trommel_value_counter();
     /// After the last instruction of [`value_counter_routine`]. A label, not a function.
     pub(super) safe fn trommel_message_end();

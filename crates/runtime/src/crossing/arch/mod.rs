@@ -2,21 +2,19 @@
 //!
 //! # Problem
 //! Fragments end in jumps to the runtime with every register and flag the app's. The runtime is
-//! compiled code: it needs a stack, may use any general register and xmm0–15, and expects the
-//! direction flag clear. Going back, all must be as it was, with no memory of the app written, and
-//! a signal may arrive between any two instructions.
+//! compiled code. It needs a stack, may use any general register and xmm0–15, and expects the
+//! direction flag clear. Going back, all must be as it was, with no memory of the app written.
+//! A signal may arrive between any two instructions.
 //!
 //! # Strategy
-//! Everything is saved in the `Context` that GS points to, by
-//! `enter`; [`resume`] loads it again. `resume` only reads the context, so it can be
-//! started over at any point before its last jump: the signal handler that interrupts it between
-//! [`resume`] and its end sets the program counter back to [`resume`], where the
-//! `pending` word is looked at again. That closes the race between looking and leaving.
+//! `enter` saves everything in the `Context` that GS points to, and [`resume`] loads it again.
+//! `resume` only reads the context, so it can be started over at any point before its last jump. A
+//! signal handler that interrupts it sets the program counter back to [`resume`]. There the `pending`
+//! word is read again. That closes the race between reading and leaving.
 //!
-//! With a signal pending, `resume` ends in a trap instead of a jump. There all
-//! registers are the app's, so the kernel's frame of that trap is exactly the context that the
-//! app's handler must see. A thread that leaves a window does so by a frame that was made for it
-//! ([`leave`]).
+//! With a signal pending, `resume` ends in a trap instead of a jump. There all registers are the app's.
+//! So the kernel's frame of that trap is exactly the context that the app's handler must see. A thread
+//! that leaves a window does so by a frame that was made for it ([`leave`]).
 //!
 //! # Why vector state is kept
 //! The runtime contains no VEX-encoded instruction. Legacy SSE instructions leave the upper parts
@@ -36,7 +34,7 @@ macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
 }
 
-/// All general registers but rsp, from the context.
+/// Loads all general registers but rsp from the context.
 macro_rules! load_general {
     () => {
         concat!(
@@ -59,7 +57,7 @@ macro_rules! load_general {
     };
 }
 
-/// All general registers but rsp, into the context.
+/// Saves all general registers but rsp to the context.
 macro_rules! save_general {
     () => {
         concat!(
@@ -315,9 +313,8 @@ pub unsafe extern "C" fn mismatch() {
     )
 }
 
-/// From the checked entry of a fragment that was retired, or where the first table has no entry,
-/// with rcx = target and rdx = the place's index, that is target + key; the app's rcx and rdx are
-/// spilled.
+/// Entry from the checked entry of a retired fragment, or where the first table has no entry. rcx is the
+/// target and rdx is the place's index, which is target + key. The app's rcx and rdx are spilled.
 ///
 /// # Safety
 /// As [`mismatch`].
@@ -450,12 +447,12 @@ impl Landmarks {
         trommel_resume_end as *const () as u64
     }
 
-    /// Where an indirect branch goes that has no entry in the first table.
+    /// Address that an indirect branch goes to when the first table has no entry for it.
     pub fn absent() -> u64 {
         absent as *const () as u64
     }
 
-    /// Where the code of a pair goes when its check fails.
+    /// Address that the code of a pair goes to when its check fails.
     pub fn pair_mismatch() -> u64 {
         trommel_pair_mismatch as *const () as u64
     }
@@ -471,7 +468,7 @@ impl Landmarks {
             ..message::trommel_message_end as *const () as u64
     }
 
-    /// Where another value takes a value counter's place, in the same range.
+    /// Entry for another value that takes a value counter's place, in the same range.
     pub fn value_counter() -> u64 {
         message::trommel_value_counter as *const () as u64
     }
@@ -481,22 +478,22 @@ impl Landmarks {
         shields::unshielded as *const () as u64..shields::trommel_unshielded_end as *const () as u64
     }
 
-    /// Where the counters of such an event have come to where its tuple is promoted, in the same range.
+    /// Entry for such an event whose tuple is to be promoted, in the same range.
     pub fn promoted() -> u64 {
         shields::trommel_promoted as *const () as u64
     }
 
-    /// That of a value whose counters a sum tells, in the same range.
+    /// Entry for an event with a value whose counters a sum selects, in the same range.
     pub fn unshielded_sum() -> u64 {
         shields::trommel_unshielded_sum as *const () as u64
     }
 
-    /// That of a value whose counters a product tells, in the same range.
+    /// Entry for an event with a value whose counters a product selects, in the same range.
     pub fn unshielded_product() -> u64 {
         shields::trommel_unshielded_product as *const () as u64
     }
 
-    /// Where an access to what may not be there goes on when it is not, if `pc` is one.
+    /// Returns the address where an access to memory that may be absent goes on when it is, if `pc` is such an access.
     pub fn missed(pc: u64) -> Option<u64> {
         let peek = peek::peek as *const () as u64..peek::trommel_peek_failed as *const () as u64;
         let poke = peek::poke as *const () as u64..peek::trommel_poke_failed as *const () as u64;
@@ -604,11 +601,11 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
     )
 }
 
-/// Where the host leads a stopped thread: GS is at its area already, all signals are blocked, the
-/// vector state is the app's, and the rest of the app's state is on its thread page.
+/// Entry for a thread that the host has stopped. GS is at its area already and all signals are blocked.
+/// The vector state is the app's, and the rest of the app's state is on its thread page.
 ///
 /// # Safety
-/// Only the host may lead threads here.
+/// Only the host may redirect threads here.
 #[unsafe(naked)]
 pub unsafe extern "C" fn join() {
     naked_asm!(
@@ -628,17 +625,17 @@ pub unsafe extern "C" fn join() {
     )
 }
 
-/// Where the host leads one thread when all are out of the cache, with the stack at its top.
+/// Entry for one thread when all are out of the cache, with the stack at its top.
 ///
 /// # Safety
-/// Only the host may lead a thread here.
+/// Only the host may redirect a thread here.
 #[unsafe(naked)]
 pub unsafe extern "C" fn farewell() {
     naked_asm!("xor ebp, ebp", "call {farewell}", "ud2", farewell = sym upcalls::trommel_farewell)
 }
 
-/// Ends the thread. Puts `node` at the front of the list at `list` first: from then on the
-/// thread's area may be given to another, so nothing of it is touched.
+/// Ends the thread. Puts `node` at the front of the list at `list` first. From then on the thread's
+/// area may be given to another, so nothing of it is accessed.
 ///
 /// # Safety
 /// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its
@@ -657,7 +654,7 @@ pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u
     )
 }
 
-/// What the kernel enters for a signal. A thread that runs natively while others are still under
+/// Signal handler that the kernel enters. A thread that runs natively while others are still under
 /// control goes on in the app's handler, as if the kernel had entered that.
 ///
 /// # Safety
@@ -703,7 +700,7 @@ pub unsafe extern "C" fn change_stack(new: *const AltStack, elsewhere: u64) {
     )
 }
 
-/// What the kernel returns to from a signal handler of the runtime.
+/// Return address of the runtime's signal handlers, to the kernel.
 ///
 /// # Safety
 /// Only the kernel may enter here.

@@ -88,8 +88,8 @@ pub unsafe extern "C" fn poke(to: u64, what: u64, from: *const u64) -> u64 {
 }
 
 unsafe extern "C" {
-    /// Where [`peek`] goes on when it cannot read. A label, not a function.
+    /// Address where [`peek`] goes on when it cannot read. A label, not a function.
     pub(super) safe fn trommel_peek_failed();
-    /// Where [`poke`] goes on when it cannot write. A label, not a function.
+    /// Address where [`poke`] goes on when it cannot write. A label, not a function.
     pub(super) safe fn trommel_poke_failed();
 }

@@ -114,11 +114,11 @@ macro_rules! load_others {
     };
 }
 
-/// An event that is not shielded, of a tuple that is known: increments its counters. rcx leads to the number of its subject, and how far behind
-/// that the code goes on; the app's rcx is spilled. Of a value its number of the value counter and the value are in the context, and it begins at one
-/// of the labels.
+/// Increments the counters of an event that is not shielded, and whose tuple is known. rcx leads to the number of the event's subject, and to
+/// the distance at which the code goes on. The app's rcx is spilled. For an event with a value, the number of the value counter and the value are
+/// in the context, and the routine begins at one of the labels.
 ///
-/// Flags and registers come out as they went in. A signal that arrives here is delivered at the end of the way, wherever that
+/// Flags and registers are preserved. A signal that arrives here is delivered at the end of the way, wherever that
 /// leads: all of this counts as code of the cache.
 ///
 /// # Safety
@@ -275,11 +275,11 @@ pub(super) unsafe extern "C" fn unshielded() {
 }
 
 unsafe extern "C" {
-    /// As [`unshielded`], with the counters incremented and the tuple to be promoted. A label, not a function.
+    /// Entry of [`unshielded`] with the counters incremented and the tuple to be promoted. A label, not a function.
     pub(super) safe fn trommel_promoted();
-    /// As [`unshielded`], of a value whose counters a sum tells. A label, not a function.
+    /// Entry of [`unshielded`] for a value whose counters a sum selects. A label, not a function.
     pub(super) safe fn trommel_unshielded_sum();
-    /// As [`unshielded`], of a value whose counters a product tells. A label, not a function.
+    /// Entry of [`unshielded`] for a value whose counters a product selects. A label, not a function.
     pub(super) safe fn trommel_unshielded_product();
     /// After the last instruction of [`unshielded`]. A label, not a function.
     pub(super) safe fn trommel_unshielded_end();

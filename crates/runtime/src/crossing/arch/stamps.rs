@@ -1,6 +1,5 @@
-//! What looking at how long a load takes takes itself: the instructions that generated code has around a load
-//! (`translate/accesses.rs`), around none. The clock of a processor changes beside that of its time stamp counter, so this is
-//! measured anew for each window.
+//! Cost of timing a load: the instructions that generated code has around a load (`translate/accesses.rs`), around
+//! none. The processor's clock changes relative to its time stamp counter. So the cost is measured anew for each window.
 #![allow(unsafe_code)] // reason: assembly.
 
 use core::arch::asm;

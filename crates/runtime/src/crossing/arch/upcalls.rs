@@ -1,10 +1,10 @@
-//! What the assembly calls: functions of rooms above, which define these names.
+//! Upcalls: functions that the assembly calls and that rooms above define.
 //!
 //! # Problem
 //! Control comes into the runtime by assembly, which lies below everything that it calls. It may import nothing from there.
 //!
 //! # Strategy
-//! The assembly declares what it calls, by a name of the linker; a room above defines a function of that name `export_name`
+//! The assembly declares what it calls, by a name of the linker. A room above defines a function of that name (`export_name`)
 //! and a constant of the type here, which the compiler checks. The call stays a direct one.
 
 use crate::base::area::Context;
@@ -28,7 +28,7 @@ unsafe extern "C" {
     pub(super) fn trommel_begin(context: &mut Context);
     /// A stopped thread's first steps under control.
     pub(super) fn trommel_join(context: &mut Context);
-    /// All threads are out of the cache.
+    /// Entry for one thread when all are out of the cache.
     pub(super) fn trommel_farewell() -> !;
     /// A signal has come.
     pub(super) fn trommel_on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64;

@@ -230,8 +230,8 @@ pub(super) fn one(
     Some(())
 }
 
-/// How many bytes of its memory operand an x87 instruction puts on the register stack, or computes
-/// with; 8 stands for more, too.
+/// Returns how many bytes of its memory operand an x87 instruction puts on the register stack, or
+/// computes with. 8 stands for more, too.
 fn x87_load(opcode: u8, reg: u8) -> Option<u8> {
     match (opcode, reg) {
         (0xd8 | 0xda, 0 | 1 | 4..=7) | (0xd9 | 0xdb, 0) => Some(4),

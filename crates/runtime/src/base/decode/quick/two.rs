@@ -1,4 +1,4 @@
-//! The opcodes behind `0f`, but for vector instructions.
+//! The opcodes after `0f`, except vector instructions.
 
 use super::vectors;
 use super::{Prefix, WINDOW, general, transfer};
@@ -6,7 +6,7 @@ use crate::base::decode::tables::{RAX, RBX, RCX, RDX, SPECIAL, TAKEN, TWO, VECTO
 use crate::base::decode::{Class, Insn, Load};
 use crate::base::emit::Reg;
 
-/// The opcodes behind `0f`.
+/// Decodes the opcodes after `0f`.
 pub(super) fn two(
     bytes: &[u8; WINDOW],
     at: usize,

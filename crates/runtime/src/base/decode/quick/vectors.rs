@@ -6,10 +6,10 @@ use crate::base::decode::tables::{
 };
 use crate::base::decode::{Insn, Load};
 
-/// What [`vector`] says of an instruction, for a given size of vectors and width of general operands.
+/// Properties of an instruction for [`vector`], for a given size of vectors and width of general operands.
 struct VectorForm {
     entry: u16,
-    /// What the number of the vector register in field reg has beyond the low eight.
+    /// Bits above the low three in the number of the vector register in field reg.
     r: u8,
     /// The third operand, if it can be a general register.
     v: Option<u8>,
@@ -115,7 +115,7 @@ fn string_compare(opcode: u8) -> u16 {
     }) as u16
 }
 
-/// VEX-encoded instructions; `at` is behind `c4` or `c5`.
+/// Decodes VEX-encoded instructions; `at` is after `c4` or `c5`.
 pub(super) fn vex(
     bytes: &[u8; WINDOW],
     mut at: usize,
@@ -196,7 +196,7 @@ pub(super) fn vex(
     Some(())
 }
 
-/// EVEX-encoded instructions; `at` is behind `62`.
+/// Decodes EVEX-encoded instructions; `at` is after `62`.
 pub(super) fn evex(bytes: &[u8; WINDOW], at: usize, mut p: Prefix, insn: &mut Insn) -> Option<()> {
     let [b0, b1, b2, opcode] = [0, 1, 2, 3].map(|n| bytes[(at + n) & 31]);
     if b0 & 8 != 0 || b1 & 4 == 0 {
