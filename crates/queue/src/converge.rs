@@ -1,12 +1,12 @@
-//! Places whose values are not profiled for a while, as they are known: told by the host, gone by by the target.
+//! Places whose values are not profiled for a while, because they are known. The host reports the places, and the target obeys.
 //!
-//! The host watches how the values of each place develop ([`wanted`](Converge::wanted) says that it does), and from time to time
-//! writes a *table* of the places that are to have no probe. The target reads it when it reaches, or is called back by a signal;
-//! and goes on with code that it makes without those probes and with all others. Between tables the host says whether that code is
-//! to be executed or for how long what has all probes ([`all`](Converge::all)). Until the target has told in
-//! [`seen`](Converge::seen) that it goes by what was told the host tells nothing else, so a table is read whole.
+//! The host watches how the values of each place develop (if [`wanted`](Converge::wanted) is set). From time to time it writes a
+//! *table* of the places that are to have no probe. The target reads the table when it enters the dispatcher, or when a signal calls it back.
+//! Then it makes code without those probes and with all others. Between tables the host says which code is to be executed: that
+//! code, or for how long the code with all probes ([`all`](Converge::all)). The target acknowledges each report in
+//! [`seen`](Converge::seen). Until then the host reports nothing else, so a table is read whole.
 //!
-//! Nothing in the table can do harm: a place is an address that is compared with those of instructions.
+//! The table is harmless: a place is an address that is compared with those of instructions.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -16,7 +16,7 @@ pub const MAX_PLACES: usize = 1 << 15;
 /// Places that the host says are not to be profiled.
 #[repr(C, align(64))]
 pub struct Converge {
-    /// Tables are to be looked at. The host's to write, as are the next ones.
+    /// Not 0: the target reads tables. The host's to write, as are the next ones.
     pub wanted: AtomicU32,
     /// Number of reports so far; 0: nothing yet.
     pub told: AtomicU32,
@@ -28,13 +28,13 @@ pub struct Converge {
     pub lasts: AtomicU64,
     /// Places in it.
     pub places: AtomicU32,
-    /// [`told`](Converge::told) of what the target goes by. The target's to write.
+    /// Value of [`told`](Converge::told) that the target goes by. The target's to write.
     pub seen: AtomicU32,
-    /// The time stamp counter when it began to. The target's to write, before `seen`.
+    /// Time stamp when the target began to go by it. The target's to write, before `seen`.
     pub stamp: AtomicU64,
-    /// The last [`told`](Converge::told) whose time was over, and when the target found that. The target's to write.
+    /// Last value of [`told`](Converge::told) whose time was over. The target's to write, when it finds that.
     pub back: AtomicU32,
-    /// See [`back`](Converge::back).
+    /// Time stamp of [`back`](Converge::back).
     pub back_stamp: AtomicU64,
     /// Addresses of the instructions, in increasing order. The host's to write.
     pub place: [AtomicU64; MAX_PLACES],

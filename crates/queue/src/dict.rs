@@ -1,21 +1,21 @@
-//! The dictionary: what path numbers mean.
+//! The dictionary: the meaning of path numbers.
 //!
-//! The runtime describes each fragment once, when it translates it: the *block*, its events in
-//! order along the main line (the straight way through, branches not taken; of a trace the way that it was recorded on). Each exit
-//! that has events before it gets a *path*: the block, which of its main-line events were passed, and
-//! the event of the exit itself, if any. So a path costs two or three words and expands to all
-//! events of one pass through the fragment. What passed has the block's first events, but in a trace
-//! with several ways through it, whose block has the events of one way after those of the other.
+//! The runtime describes each fragment once, when it translates it, as a *block*: its events in order
+//! along the main line. The main line is the straight way through, branches not taken. Of a trace it is the way that was recorded.
+//! Each exit that has events before it gets a *path*: the block, which of its main-line events were passed, and
+//! the event of the exit itself, if any. So a path costs two or three words and expands to all events of
+//! one pass through the fragment. The passed events are the first of the block. In a trace with several
+//! ways through it, the block has the events of one way after those of the other.
 //!
-//! Where the target samples by itself, a path may be a *message*: of the stratified sampler that the file is for,
-//! about its only event, which is its tail.
+//! Where the target samples by itself, a path may be a *message* of the stratified sampler that the file is for.
+//! The message is about the path's only event, which is its tail.
 //!
-//! Where acyclic paths are wanted ([`Kind::Path`]), events say besides where control arrives and leaves: each block begins with
-//! [`Event::Enter`], and what the runtime itself does with a thread is told by a [`Mark`]. None of them is an event of the
-//! program's. There a block has one piece: a jump backward is its last event. Where the target counts acyclic paths itself, blocks begin with
-//! [`Event::Begin`] or [`Event::Resume`] instead: what its paths mean does not depend on what was executed before.
+//! Where acyclic paths are wanted ([`Kind::Path`]), events also say where control arrives and leaves. Each block begins with
+//! [`Event::Enter`], and a [`Mark`] reports what the runtime itself does with a thread. None of these is an event of the
+//! program's. Such a block has one piece: a backward jump is its last event. Where the target counts acyclic paths itself, blocks
+//! begin with [`Event::Begin`] or [`Event::Resume`] instead. Then a path's meaning does not depend on what was executed before.
 //!
-//! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
+//! Words are `u64`. A block is a header word (`events`) followed by its events. A path is a header
 //! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
 //! one word, two for those with a static address, three for an instruction.
 //!
@@ -34,7 +34,7 @@ pub enum Event {
     Branch {
         /// The branch.
         pc: TargetPc,
-        /// Its length in bytes: `pc + len` is the fall-through.
+        /// Length of the branch in bytes: `pc + len` is the fall-through.
         len: u8,
         /// Address that the branch goes to when taken.
         target: TargetPc,
@@ -116,7 +116,7 @@ pub enum Event {
     /// Action of the runtime on the thread, as the record's next words.
     Marked(Mark),
     /// An instruction that was executed, whatever it is: where accesses to memory are recorded, what lies
-    /// between them tells how they depend on each other. It is no event of the program's.
+    /// between them shows how they depend on each other. It is no event of the program's.
     Instruction {
         /// Address of the instruction.
         pc: TargetPc,
@@ -187,7 +187,7 @@ const TAG_MARK: u64 = 11;
 const TAG_UNPROFILED: u64 = 12;
 const TAG_BEGIN: u64 = 13;
 const TAG_RESUME: u64 = 14;
-/// With [`TAG_BEGIN`]: no path begins.
+/// Flag with [`TAG_BEGIN`]: no path begins.
 const AMID: u8 = 1;
 
 /// Events a block has at most.

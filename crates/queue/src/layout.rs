@@ -20,7 +20,7 @@ pub const LAYOUT_VERSION: u32 = 24;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
-/// Published chunks that may wait for the host; with as many, who publishes another waits.
+/// Published chunks that may wait for the host. With as many, a thread that publishes another waits.
 pub const BACKLOG: usize = 63;
 /// Threads that can be under control at a time. Each takes five of the mappings of which the kernel
 /// gives a process 65 530, and the app must not miss them.
@@ -289,7 +289,7 @@ pub const COUNTS_NOTHING: u32 = 0;
 pub const COUNTS_PATHS: u32 = 1;
 /// Counter arrays hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
 pub const COUNTS_STRATA: u32 = 2;
-/// Counter arrays hold an [`Intervals`], and after [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known when code is made.
+/// Counter arrays hold an [`Intervals`], and after [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known at translation time.
 /// At an interval's end its candidates are recorded: a path number of messages, the value if there is one, and four bytes for how often.
 pub const COUNTS_INTERVALS: u32 = 3;
 
@@ -356,7 +356,7 @@ pub struct Control {
     pub fsgsbase: AtomicU32,
     /// Number of this slot.
     pub slot: AtomicU32,
-    /// The host is done with this slot: who still records here is detached.
+    /// The host is done with this slot: a process that still records here is detached.
     pub closed: AtomicU32,
     /// The process, or children that it makes, may see other process numbers than the host.
     pub foreign: AtomicU32,
@@ -563,7 +563,7 @@ pub struct Traces {
     pub threshold: AtomicU32,
     /// Level of optimisation of traces, an [`Optimise`]. The host's to write.
     pub optimise: AtomicU32,
-    /// The program is not detached because control does not pay. The host's to write.
+    /// The program stays attached even if translation does not pay off. The host's to write.
     pub stay: AtomicU32,
     /// Exits are not linked: each leads to the dispatcher. The host's to write.
     pub unlinked: AtomicU32,
@@ -571,7 +571,7 @@ pub struct Traces {
     pub no_returns: AtomicU32,
     /// Code that does the program's own work is marked ([`crate::marks`]). The host's to write.
     pub audit: AtomicU32,
-    /// The program is to be detached: control does not pay. The host's to write.
+    /// The program is to be detached: translation does not pay off. The host's to write.
     pub lost: AtomicU32,
     /// Only one thread wrote to the memory of the process when the host attached to it. The host's to write.
     pub alone: AtomicU32,
@@ -701,7 +701,7 @@ impl Request {
     pub const CLAIMED: u32 = 1;
     /// Asked; the host's turn.
     pub const ASKED: u32 = 2;
-    /// The host waits for the thread's new program, or to be told that there is none.
+    /// The host waits for the thread's new program, or for the report that there is none.
     pub const GO: u32 = 3;
     /// The program is not followed.
     pub const NATIVE: u32 = 4;

@@ -124,7 +124,7 @@ pub mod options {
     pub const TRACE: u64 = 1 << 10;
     /// Only the first 768 paths have counters.
     pub const COUNTERS: u64 = 1 << 11;
-    /// Steps are told as some virtual machines tell them: as breakpoints.
+    /// Steps are reported as some virtual machines report them: as breakpoints.
     pub const BREAKPOINTS: u64 = 1 << 15;
     /// Bits 16–27: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
@@ -132,7 +132,7 @@ pub mod options {
     pub const ARENA_SHIFT: u32 = 28;
     /// Bits 32–38: random delays of up to so many microseconds (0: none).
     pub const DELAY_SHIFT: u32 = 32;
-    /// After so many crossings as [`EVICT_SHIFT`] says the other variant of the code is gone on with, and nothing is flushed.
+    /// The other variant of the code becomes current after as many crossings as [`EVICT_SHIFT`] says. Nothing is flushed.
     pub const TURN: u64 = 1 << 39;
     /// Bits 40–51: crossings into the dispatcher, or traces, after which everything is flushed (0: never).
     pub const EVICT_SHIFT: u32 = 40;
@@ -148,7 +148,7 @@ pub mod options {
     pub const END_TRANSLATE: u64 = 2 << 12;
     /// The runtime fails in a system call of the app's that it has just made.
     pub const END_SYSCALL: u64 = 3 << 12;
-    /// The runtime fails in its signal handler, where it cannot detached.
+    /// The runtime fails in its signal handler, where it cannot detach.
     pub const END_DELIVER: u64 = 4 << 12;
     /// Failure at any of these places, with one chance in so many.
     pub const END_RANDOM: u64 = 5 << 12;

@@ -16,7 +16,7 @@ pub const ARENA_BYTES: u64 = MARKS_OFFSET + CODE_BYTES / 8;
 pub const CODE_BYTES: u64 = 192 << 20;
 /// Offset of an arena's map of marks; stubs and counters are before it.
 pub const MARKS_OFFSET: u64 = 256 << 20;
-/// Arenas that the host knows of. Samples in others are not told apart.
+/// Arenas that the host knows of. Samples in other arenas are not distinguished.
 pub const ARENAS: usize = 8;
 
 /// The byte of the map, from its start, and the bit in it, of a byte of code at an offset from the

@@ -43,7 +43,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*word))
 }
 
-/// A file that code comes from, as `stat` tells it from others and from what it was before.
+/// A file that code comes from, as `stat` distinguishes it from other files and from its earlier contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Module {
     /// Device and inode of the file.
@@ -195,7 +195,7 @@ impl<'a> Image<'a> {
         Some([u64_at(bytes, 8)?, u64_at(bytes, 16)?])
     }
 
-    /// The image in `bytes`, if it is one of this build and shape. What follows it there is no matter.
+    /// Returns the image in `bytes`, if it is one of this build and shape. Bytes after it are ignored.
     pub fn read(bytes: &'a [u8], key: [u64; 2]) -> Option<Self> {
         let word = |n: usize| u64_at(bytes, 8 * n);
         let counts = word(3)?;

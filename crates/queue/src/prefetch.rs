@@ -1,13 +1,13 @@
-//! Prefetches between host and target: where the program's misses are is found out by queries, and what is
-//! done about them is told here.
+//! Prefetches between host and target. Queries find the places of the program's misses, and the table here says what
+//! to prefetch.
 //!
-//! The target samples memory accesses in *rounds* of [`BURSTS`] bursts, each a stretch of executions one after the
-//! other. When the last message of a round was published the target counts [`Prefetch::rounds`] up; the host
-//! looks at what it was sent, writes the table, and then the number of the round to [`Prefetch::answered`].
-//! Until the next round ends it does not write the table again, so the target reads it whole.
+//! The target samples memory accesses in *rounds* of [`BURSTS`] bursts. Each burst is a stretch of executions one after the
+//! other. When the last message of a round is published the target increments [`Prefetch::rounds`]. The host evaluates
+//! the messages, writes the table, and then the number of the round to [`Prefetch::answered`]. It writes the table again
+//! only after the next round ends, so the target reads it whole.
 //!
-//! Nothing in the table can do harm: a place is an address that is compared with those of instructions, and
-//! how far ahead to prefetch is a displacement that the target checks. The worst prefetch is of no use.
+//! The table is harmless. A place is an address that is compared with those of instructions, and the distance is a
+//! displacement that the target checks. The worst prefetch is of no use.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 

@@ -10,12 +10,12 @@
 //! `tests/interleavings.rs` executes them on words of loom, which tries all orders of execution and all values that a thread
 //! may read.
 //!
-//! | who | does | |
+//! | side | function | purpose |
 //! |---|---|---|
 //! | thread | [`publish`] | hands a chunk to the host |
 //! | host | [`published`], [`give_back`] | takes them in that order, and gives each back |
 //! | thread | [`recycle`] | takes one that was given back |
-//! | both | [`doze`], [`rouse`] | sleep upon a word until there is something; wake who does |
+//! | both | [`doze`], [`rouse`] | sleep upon a word until there is something, and wake the sleeper |
 //! | thread | [`ask`], [`wait_for`] | asks for something, and waits until it is done |
 //! | host | [`asked`], [`answer`] | does it |
 //!
@@ -41,7 +41,7 @@ pub fn publish<'a, E: Word<Value = u32> + 'a>(
     entry(n).store(chunk + 1, SeqCst);
 }
 
-/// The chunk that an entry of the ring of published chunks names, unless who has counted it is about to name it still.
+/// The chunk that an entry of the ring of published chunks names, unless the thread that has counted it is still about to name it.
 pub fn published(entry: &impl Word<Value = u32>) -> Option<u32> {
     entry.load(Acquire).checked_sub(1)
 }
@@ -112,7 +112,7 @@ pub fn answer(answered: &impl Word<Value = u32>, request: u32, wake: impl FnOnce
     wake();
 }
 
-/// Waits until a request is answered. `sleep` sleeps upon the word while it is what it is told.
+/// Waits until a request is answered. `sleep` sleeps upon the word while it has the value that `sleep` is given.
 ///
 /// # Errors
 /// What `sleep` says.

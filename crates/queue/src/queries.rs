@@ -1,11 +1,10 @@
 //! Relational queries between host and target: the program that the host hands over, the tags of code, what
 //! the target counts, and messages.
 //!
-//! The program is the assembled image of `trommel_query` without its rules for tags: those name modules
-//! and functions, which the host knows. When the target comes to new code it tells the host of the region
-//! and waits; the host gives the ranges with tags in it, in the order of the rules, so that of those that
-//! hold an address the last one counts. What is counted is in shared memory, so that it is exact however
-//! the program ends.
+//! The program is the assembled image of `trommel_query` without its rules for tags. The rules name modules
+//! and functions, which the host knows. When the target reaches new code it reports the region to the host
+//! and waits. The host gives the ranges with tags in it, in the order of the rules. If several hold an
+//! address, the last one counts. Counts are in shared memory, so they are exact however the program ends.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

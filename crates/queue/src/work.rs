@@ -10,16 +10,16 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Classes of the lengths of traces: those of class `k` have from 2^k to 2^(k+1) − 1 app instructions.
 pub const LENGTHS: usize = 11;
 
-/// A part of the runtime whose time is told apart.
+/// A part of the runtime whose time is reported separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Making fragments.
     Translate = 0,
     /// Making traces of paths.
     Trace = 1,
-    /// Dropping what was translated, and going over to another variant of it.
+    /// Flushes of the cache, and changes to another variant of the code.
     Flush = 2,
-    /// All of the rest: looking up, linking, recording paths.
+    /// Remaining work: looking up, linking, recording paths.
     Dispatch = 3,
 }
 

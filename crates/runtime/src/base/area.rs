@@ -133,7 +133,7 @@ pub struct Context {
     pub kept: [u64; 16],
     /// Instructions left of the window that the thread is in, see [`crate::engine::window`].
     pub budget: u64,
-    /// Place in the second table that is being looked at.
+    /// Index in the second table of the lookup in progress.
     pub second_index: u64,
     /// Key that is looked up in the second table: a target and its branch's key.
     pub second_key: u64,

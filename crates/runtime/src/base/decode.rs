@@ -148,10 +148,10 @@ pub struct Insn {
     pub rm: Rm,
     /// Way to record the instruction's load, if it is a load.
     pub load: Option<Load>,
-    /// A general register that it gives a new value without a look at the old one, if that is
-    /// easily told.
+    /// A general register that the instruction gives a new value without reading the old one, if that
+    /// is easily seen.
     pub overwrites: Option<Reg>,
-    /// General registers it reads or writes, in part or whole.
+    /// General registers that the instruction reads or writes, in part or whole.
     pub used: u16,
     len: u8,
     /// Offset of the RIP-relative 32-bit displacement in the instruction's bytes, 0 when it has none.

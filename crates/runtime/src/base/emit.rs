@@ -391,12 +391,12 @@ impl<'a> Code<'a> {
         self.u64(imm);
     }
 
-    /// Goes on at a multiple of eight bytes. What lies between is not executed.
+    /// Goes on at a multiple of eight bytes. The bytes between are not executed.
     pub fn align8(&mut self) {
         self.align(8);
     }
 
-    /// Goes on at a multiple of `to` bytes. What lies between does nothing.
+    /// Goes on at a multiple of `to` bytes. The instructions between do nothing.
     pub fn align(&mut self, to: u64) {
         while !self.at(self.len).0.is_multiple_of(to) {
             self.raw(&[0x90]);

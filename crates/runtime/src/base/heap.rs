@@ -1,11 +1,11 @@
 //! The runtime's allocator: size classes over memory of its own.
 //!
 //! Requests up to `LARGEST` bytes are rounded up to a power of two and served from a free list
-//! of that size, filled from chunks of `CHUNK` bytes; larger ones are mappings of their own. The
+//! of that size, filled from chunks of `CHUNK` bytes. Larger ones are mappings of their own. The
 //! app's allocator and the runtime's never meet.
 //!
-//! Invariant: who allocates or frees holds the runtime's lock, or is the only thread yet. The
-//! allocator takes no lock; [`Heap`] is not for general use.
+//! Invariant: a thread that allocates or frees holds the runtime's lock, or is the only thread yet. The
+//! allocator takes no lock. [`Heap`] is not for general use.
 #![allow(unsafe_code)] // reason: an allocator.
 
 use core::alloc::{GlobalAlloc, Layout};

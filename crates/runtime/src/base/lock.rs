@@ -6,15 +6,15 @@
 //! instruction, or be copied by `fork` while another thread is inside.
 //!
 //! # Strategy
-//! One lock for all of it, as what it guards is done rarely: code that is in the cache and linked
-//! never comes here, nor does a thread that publishes a chunk. A word and a futex.
+//! One lock guards all of it, as the guarded work is rare. Code that is in the cache and linked
+//! never comes here, nor does a thread that publishes a chunk. The lock is a word and a futex.
 //!
 //! # Rank
 //! It is the only lock, so nothing is taken under it. Its holder does not wait: not for the host,
-//! and not in a system call of the app. The exceptions are `fork`, made while it is held, so that the
-//! child's copy of what it guards is whole, and calls that change the map where there is code. Taking
-//! it twice, and waiting for the host while it is held, fail an assertion (`assert_free`): the stack pointer at which it
-//! was taken tells whether the holder is the caller.
+//! and not in a system call of the app. There are two exceptions. `fork` is made while the lock is held, so that the
+//! child's copy of the guarded state is whole. So are calls that change the map where there is code. Taking
+//! the lock twice, and waiting for the host while it is held, fail an assertion (`assert_free`). The stack pointer at which it
+//! was taken shows whether the holder is the caller.
 //!
 //! # Signals
 //! A handler that interrupts the runtime keeps its signal for later and touches nothing that is
@@ -83,7 +83,7 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
-    /// [`Self::lock`] on a stack of the app's, which tells nothing about who the holder is.
+    /// [`Self::lock`] on a stack of the app's, which does not show who the holder is.
     pub fn lock_anywhere(&self) -> Guard<'_, T> {
         if self
             .word
@@ -96,7 +96,7 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
-    /// [`Self::lock_anywhere`], if nobody has it.
+    /// Takes the lock like [`Self::lock_anywhere`], if it is free.
     pub fn lock_if_free(&self) -> Option<Guard<'_, T>> {
         let taken = self.word.compare_exchange(FREE, HELD, Acquire, Relaxed);
         taken.is_ok().then_some(Guard(self))

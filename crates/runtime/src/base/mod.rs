@@ -5,21 +5,21 @@
 //! | [`address`] | addresses of code, and ranges of them |
 //! | [`area`] | the per-thread block that GS points to |
 //! | [`bytes`] | numbers read from bytes |
-//! | [`counted`] | what assembly, generated code and the profiler agree on |
+//! | [`counted`] | layout that assembly, generated code and the profiler share |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
-//! | [`emit`] | machine code, written |
+//! | [`emit`] | writing of machine code |
 //! | [`heap`] | the runtime's allocator |
 //! | [`knock`] | the signal by which the host calls a thread into the runtime |
-//! | [`lock`] | what threads use one at a time |
-//! | [`own`] | the runtime's memory, listed |
-//! | [`phase`] | when the working set changes |
-//! | [`prefix`] | what tells fragments of one address apart |
-//! | [`recipe`] | how the app's flags are made where they are lost |
-//! | [`signals`] | signals as the kernel has them |
-//! | [`start`] | what the host tells the runtime at start |
+//! | [`lock`] | the lock of what threads use one at a time |
+//! | [`own`] | list of the runtime's memory |
+//! | [`phase`] | changes of the working set |
+//! | [`prefix`] | keys that distinguish fragments of one address |
+//! | [`recipe`] | recomputation of the app's flags where they are lost |
+//! | [`signals`] | signals, as the kernel lays them out |
+//! | [`start`] | arguments from the host at start |
 //! | [`stress`] | stress options |
 //! | [`sys`] | raw system calls |
-//! | [`syscalls`] | system calls by what the runtime has to do with them |
+//! | [`syscalls`] | system calls, by the runtime's part in them |
 
 pub mod address;
 pub mod area;

@@ -1,10 +1,10 @@
-//! Memory of the runtime's in the target, listed so that all of it can be unmapped.
+//! List of the runtime's memory in the target, so that all of it can be unmapped.
 //!
-//! What the runtime maps lies together in one window of addresses, where the app has nothing; a
+//! The runtime's mappings lie together in one window of addresses, where the app has nothing. A
 //! mapping that the kernel put elsewhere is a range of its own. Parts of the window that are
 //! unmapped stay listed: the kernel gives nobody addresses there. So the list is short.
 //!
-//! Invariant: who maps or unmaps holds the runtime's lock, or is the only thread yet.
+//! Invariant: a thread that maps or unmaps holds the runtime's lock, or is the only thread yet.
 //! The host reads the list when all threads are stopped.
 
 use core::sync::atomic::AtomicU64;

@@ -17,7 +17,7 @@
 //!
 //! The clock is read when a trace is made, which takes a hundred times as long.
 
-/// Nanoseconds of CPU time that are looked at together.
+/// Length of a period in nanoseconds of CPU time.
 const PERIOD: u64 = 20_000_000;
 /// Calm periods before a new phase.
 const CALM: u64 = 10;

@@ -71,7 +71,7 @@ pub fn delay() {
     }
 }
 
-/// Returns whether steps are told as breakpoints.
+/// Returns true if steps are reported as breakpoints.
 pub fn tells_breakpoints() -> bool {
     OPTIONS.load(Relaxed) & options::BREAKPOINTS != 0
 }
@@ -92,7 +92,7 @@ pub fn arena_bytes() -> Option<u64> {
 pub enum Crossing {
     /// No action.
     Usual,
-    /// Everything that was translated is dropped.
+    /// The whole cache is flushed.
     Evict,
     /// The other variant becomes the current one.
     Turn,
@@ -121,7 +121,7 @@ pub fn crossing() -> Crossing {
     }
 }
 
-/// Counts a trace. Whether everything that was translated is to be dropped.
+/// Counts a trace. Returns true if the whole cache is to be flushed.
 pub fn trace_made() -> bool {
     static TRACES: AtomicU64 = AtomicU64::new(0);
     let all = OPTIONS.load(Relaxed);

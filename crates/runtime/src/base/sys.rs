@@ -62,7 +62,7 @@ fn check(result: i64) -> Result<u64, Errno> {
     }
 }
 
-/// Does a system call, with the error told apart.
+/// Does a system call, and returns its error as an [`Errno`].
 ///
 /// # Safety
 /// The same as for [`call`].
@@ -311,7 +311,7 @@ pub fn close(fd: i32) {
     let _ = unsafe { call(nr::__NR_close, [fd as u64, 0, 0, 0, 0, 0]) };
 }
 
-/// A mapping, as the kernel tells it of `/proc/PID/maps` when asked for one (`procmap_query`).
+/// A mapping, as the kernel reports one of `/proc/PID/maps` (`procmap_query`).
 #[repr(C)]
 #[derive(Default)]
 pub struct MappingAt {

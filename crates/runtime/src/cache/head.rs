@@ -275,8 +275,8 @@ impl Cache {
     }
 
     /// The site of an exit has counted to its end. It counts again, a few times, each time longer;
-    /// then no more. With one miss in less than `OFTEN` nanoseconds its branch is fickle: then true. Also
-    /// tells how many misses it has counted.
+    /// then no more. Returns true if there was one miss in less than `OFTEN` nanoseconds: then its branch is
+    /// fickle. Also returns how many misses it has counted.
     pub fn site_is_hot(&mut self, exit: u32, now: u64) -> (bool, u64) {
         const TIMES: u32 = 6;
         /// A miss takes about 8.

@@ -26,7 +26,7 @@ use super::arena::{Arena, Extent};
 use super::{Cache, Exit, Fragment, Part, Step};
 use crate::base::address::CachePc;
 
-/// Between the numbers of the exits of the first variant of a generation and those of the second.
+/// Distance between the numbers of the exits of a generation's first variant and those of its second.
 pub(super) const APART: u32 = 1 << 31;
 
 /// Fragments that were retired together.
@@ -133,7 +133,7 @@ impl Pin {
 }
 
 impl Cache {
-    /// Takes back the memory of generations that no thread can be in. All threads have come out of the
+    /// Reclaims the memory of generations that no thread can be in. All threads have come out of the
     /// cache in epoch `seen` or later, but for those that wait in system calls which return to addresses in `held`.
     /// `alone`: there is one thread, which is out of it. Returns whether tables of indirect targets have to be emptied.
     ///
@@ -233,7 +233,7 @@ impl Cache {
         first
     }
 
-    /// Returns whether a fragment at this address is kept for who waits there.
+    /// Returns true if a fragment at this address is kept for a thread that waits there.
     pub fn is_pinned(&self, pc: CachePc) -> bool {
         self.pins.iter().any(|p| p.code.holds(pc.0))
     }

@@ -1,8 +1,8 @@
-//! Fragments whose app code may have changed, and those that turn out to be as good as new.
+//! Fragments whose app code may have changed: they are compared, and revived if it has not.
 //!
 //! # Problem
 //! When a program stores to a page with code, unmaps it, or changes its protection, all fragments
-//! made from it are in doubt. Most of the code is usually what it was; and a program that makes code
+//! made from it are in doubt. Most of the code is usually unchanged. A program that generates code
 //! does this all the time.
 //!
 //! # Strategy
@@ -10,7 +10,7 @@
 //! put in the list of suspects of its address. The code it was made from is kept. When control
 //! comes to the address again, the dispatcher compares ([`Cache::revive`]). If nothing has
 //! changed the fragment is live again, and links to it are made again as they are used. If not,
-//! another is made; of suspects of one address the youngest [`MOST`] are kept, as programs switch
+//! another is made. Of suspects of one address the youngest [`MOST`] are kept, as programs switch
 //! back and forth between versions of their code.
 //!
 //! Fragments with code in several pieces are of files, which change as a whole: they are retired.
@@ -206,8 +206,8 @@ impl Cache {
         fragment.older = before.unwrap_or(UNLINKED);
     }
 
-    /// Puts the fragments in doubt that have code in the pages that meet `range`. Whether there
-    /// was one.
+    /// Puts the fragments in doubt that have code in the pages that meet `range`. Returns true if
+    /// there was one.
     pub fn doubt_range(&mut self, range: Range) -> bool {
         self.heads.forget_recorded();
         let (first, second) = self.in_both(|cache| cache.doubt_in_variant(range));

@@ -162,7 +162,7 @@ impl Cache {
         });
     }
 
-    /// Cuts all fragments off. Which exits were linked, and how.
+    /// Cuts all fragments off. Returns the exits that were linked, and their displacements.
     fn lay_to_rest(&mut self) -> Vec<(u32, i32)> {
         let retired = retired_entry();
         for fragment in &self.fragments {

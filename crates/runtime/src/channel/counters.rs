@@ -1,32 +1,30 @@
-//! Paths that are counted where they are executed.
+//! Counters of paths, incremented where the paths are executed.
 //!
 //! # Problem
-//! Where all that is wanted of edges and calls is how often each happened, a record for each path
-//! that is executed, and a host that counts the records, cost several times what the program does.
-//! The counts must come out as if each path had been recorded: exactly, by thread, and whenever and
-//! however the program ends.
+//! Often only the number of each edge and call is wanted. Then a record for each executed path, and a host that counts the
+//! records, cost several times what the program does. The counts must come out as if each path had been recorded:
+//! exactly, by thread, and whenever and however the program ends.
 //!
 //! # Strategy
-//! A thread has a *counter array*: a counter of 64 bits for each path number, in the file that the host maps
-//! too, and at the end of the thread's area, so that generated code reaches the counter of a path
-//! at a constant offset from GS. What was the record of a path is one increment
-//! (`translate/counts.rs` says where, and how flags are spared). The meaning of a path number is in
-//! the dictionary as before, so the host multiplies where it used to count.
+//! A thread has a *counter array*: a counter of 64 bits for each path number. It is in the file that the host maps
+//! too, and at the end of the thread's area. So generated code reaches the counter of a path at a constant offset
+//! from GS. An increment replaces the record of a path (`translate/counts.rs` says where, and how flags are spared).
+//! The meaning of a path number is in the dictionary as before. So the host multiplies where it used to count.
 //!
-//! Where an indirect branch went is counted too ([`crate::observe::pairs`]). Paths whose
-//! numbers are beyond the counter array are recorded still, and, from the moment that there are more threads than counter arrays, all
-//! that is translated; what was translated before is dropped then. The host adds up both.
+//! The targets of indirect branches are counted too ([`crate::observe::pairs`]). Paths whose numbers are beyond the
+//! counter array are recorded. When there are more threads than counter arrays, the code translated so far is dropped,
+//! and all paths of later code are recorded. The host adds up both.
 //!
 //! *Counter arrays* are claimed in the shared table. A thread that has ended leaves its counter array to the host,
-//! which reads it and makes it zero; a thread that finds no free one asks the host to do so.
+//! which reads it and zeroes it. A thread that finds no free one asks the host to do so.
 //!
 //! # Why it is correct
 //! * No update is lost: only its thread writes to a counter array, by generated code or in its own signal
 //!   handler.
 //! * Nothing is lost at the end of the process: the increment is the delivery.
 //! * Code that counts is executed only by threads with a counter array. A thread that gets none is given its
-//!   area after all that counts was dropped, under the same lock; a way into that is then left to
-//!   nobody but threads that are in it still (`cache.rs`).
+//!   area after all code that counts was dropped, under the same lock. After that, only threads that are in such code
+//!   still execute it (`cache/mod.rs`).
 //! * A child of `fork` has a copy of everything but shared memory: its first counter array is mapped over its
 //!   parent's before it executes code.
 //!

@@ -1,13 +1,13 @@
-//! The target's side of the queue: the dictionary written, chunks taken and published.
+//! The target's side of the queue: it writes the dictionary, and takes and publishes chunks.
 //!
-//! Generated code appends records by itself; it comes here only when its chunk is full. With too
+//! Generated code appends records by itself. It comes here only when its chunk is full. With too
 //! many chunks waiting for the host the thread waits until some are given back: nothing is dropped.
-//! A signal interrupts that wait: its handler runs at once, with a chunk above the limit, and the
-//! thread waits on when it is back. If the host is gone there is nobody to wait for, and the caller detaches the app.
+//! A signal interrupts that wait: its handler runs at once, with a chunk above the limit. The
+//! thread waits on when it is back. If the host is gone, the caller detaches the app.
 //!
 //! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
-//! one atomic operation, and their order is such that the host can tell what was recorded whenever
-//! the program dies between two of them (`trommel_queue::Chunk`).
+//! one atomic operation. Their order lets the host see what was recorded whenever the program dies
+//! between two of them (`trommel_queue::Chunk`).
 //!
 //! **I19 (dictionary first).** An exit is described in the dictionary before its first record.
 //!
@@ -148,7 +148,7 @@ struct Kept {
     index: Vec<u32>,
 }
 
-/// The dictionary, for who writes it.
+/// The dictionary, for its writer.
 pub struct Shared {
     mapped: Mapped,
     paths: u32,
@@ -412,7 +412,7 @@ impl Shared {
         word.load(Acquire).checked_sub(1)
     }
 
-    /// Tells the host about a region. Gives its number.
+    /// Reports a region to the host. Returns the region's number.
     pub fn region(&mut self, mapping: &Mapping) -> Result<u32, DictionaryFull> {
         if self.regions as usize >= MAX_REGIONS {
             return Err(DictionaryFull);
@@ -439,7 +439,7 @@ impl Shared {
 /// Chunks that may wait for the host, those for the sake of signals included.
 const OVERDRAFT: u64 = 8 * BACKLOG as u64;
 
-/// Nanoseconds after which who waits for the host looks whether there still is one.
+/// Nanoseconds after which a thread that waits for the host checks that there still is one.
 const NAP: u64 = 100_000_000;
 
 /// The pool of chunks, for all threads.
@@ -618,7 +618,7 @@ impl Queue {
         Ok(fresh)
     }
 
-    /// A chunk that nobody has, and whether it was never used before.
+    /// Takes a free chunk. Returns its number, and true if it was never used before.
     fn free(&self) -> Option<(u32, bool)> {
         let control = self.control();
         let entry = |n| self.mapped.ring_entry(GIVEN_BACK_OFFSET, n);
@@ -685,7 +685,7 @@ impl Queue {
         done
     }
 
-    /// Makes the host look at what was recorded so far. Returns what it will answer.
+    /// Makes the host read all records so far. Returns the number that it will answer with.
     pub fn interrupt(&self) -> u32 {
         let queries = self.mapped.queries();
         let asked = protocol::ask(&queries.asked);

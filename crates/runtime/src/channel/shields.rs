@@ -1,4 +1,4 @@
-//! A multi-hash profiler whose shielded events generated code counts.
+//! A multi-hash profiler whose shielded events are counted in generated code.
 //!
 //! # Problem
 //! Few tuples have many of an interval's events. They are in the accumulator, where they are counted exactly and shield the hash tables.
@@ -7,20 +7,20 @@
 //!
 //! # Strategy
 //! *Tuples that are known* when code is made, of edges and calls, have a *cell*: a word of the thread's counter array at a constant offset from GS.
-//! It is 0 while the tuple is not in the accumulator, and else what is left of [`FULL`]. So an event is a decrement,
-//! and a branch where that comes out negative ([`crate::translate`], `shields.rs`).
-//! *Values* are looked for in the thread's value counters, which are of what is in the accumulator and of nothing else.
+//! The cell is 0 while the tuple is not in the accumulator, and else what is left of [`FULL`]. So an event is a decrement,
+//! and a branch where the result is negative ([`crate::translate`], `shields.rs`).
+//! *Values* are looked up in the thread's value counters, which hold only what is in the accumulator.
 //!
-//! An event that is not shielded increments the least of its tuple's counters, whose places are known with the tuple, or hashed: out of line,
-//! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of `Why`: a tuple is promoted, the interval has
+//! An event that is not shielded increments the least of its tuple's counters. Their places are known with the tuple, or hashed: out of line,
+//! or in a routine (`arch/shields.rs`). Only the events of `Why` leave generated code: a tuple is promoted, the interval has
 //! ended, or two values that are in the accumulator want the same value counter.
 //!
-//! After each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and value counters; its
+//! Each event decrements what is left of the interval. At the interval's end the counts of cells and value counters go to the accumulator, and its
 //! candidates become records.
 //!
 //! # Why it is correct
-//! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own (`interval/shielding.rs`). Code increments,
-//!   and counts are brought whenever they are looked at.
+//! * `trommel_compress` itself decides what is promoted, replaced and retained (`interval/shielding.rs`). Generated code increments,
+//!   and counts are brought up to date whenever they are read.
 //! * A tuple is shielded in one place at a time: its cell, its value counter, or its slot of the accumulator (`shields/counting.rs`).
 //! * Cells and value counters are of the thread's counter array, the accumulator and the counters its own. A child of `fork` starts anew.
 //! * All is done at once: nothing of the app's is executed before the crossing, or the routine, is over.

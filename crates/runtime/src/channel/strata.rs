@@ -1,7 +1,7 @@
-//! A stratified sampler whose counters generated code counts in.
+//! A stratified sampler whose counters are in generated code.
 //!
 //! # Problem
-//! A sampler of the papers is a table of counters and a hash that tells an event's counter. In software, with
+//! A sampler of the papers is a table of counters and a hash that selects an event's counter. In software, with
 //! a record for each event, that costs several times what the program does. The messages must be those of
 //! `trommel_compress` on the events of the thread, one for one.
 //!
@@ -13,16 +13,16 @@
 //! (`translate/values.rs`). At a counter's end a few instructions out of line start it again and append the
 //! message, which is a record of its path and the value, if it has one, to the thread's chunk (`arch::message`).
 //!
-//! Each thread has a table of its own, in its *counter array* ([`crate::channel::counters`]): so no update is lost, and the host reads
-//! what is held when the thread has ended, or the program, in whichever way.
+//! Each thread has a table of its own, in its *counter array* ([`crate::channel::counters`]). So no update is lost. The host reads
+//! the table when the thread or the program has ended, in whichever way.
 //!
-//! What is hashed are places, and it is the host that finds them out. So a fragment is made only when the host has said what it
-//! calls the addresses of its code and of where its branches lead ([`Refusal::Unnamed`](crate::translate::Refusal)). That is
-//! waited for once for each file with code, with the lock free.
+//! Places are hashed, and the host finds them out. So a fragment is made only when the host has reported the names of
+//! the addresses of its code and of its branch targets ([`Refusal::Unnamed`](crate::translate::Refusal)). The thread
+//! waits for that once for each file with code, with the lock free.
 //!
 //! # Why it is correct
-//! * Events are counted in the order in which they happen, each after the transfer that it is and before the
-//!   next app instruction; so at each boundary all is counted that has happened, and nothing else.
+//! * Events are counted in the order in which they happen, each after its own transfer and before the
+//!   next app instruction. So at each boundary exactly the events that have happened are counted.
 //! * A counter's place is that of the sampler's own table, and starts with the same number.
 //! * Threads beyond the counter arrays there are, and branches beyond the keys of pairs: what counts is dropped, and from then
 //!   on events are recorded, for the host to count beside.

@@ -1,6 +1,6 @@
-//! Tags of code, which the host gives: of queries, or of what `--only` selects.
+//! Tags of code, which the host assigns: by queries, or by the selection of `--only`.
 //!
-//! When the target comes to new code it tells the host of the region and waits; then the ranges with tags in it are there
+//! When the target reaches new code it reports the region to the host and waits. Then the ranges with tags in it are there
 //! ([`trommel_queue::queries`]).
 
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ impl Tags {
         mapped.queries().tagged.load(Relaxed) == EVERYTHING || self.of(mapped, pc) != 0
     }
 
-    /// The process goes on in a slot of its own, in which nothing is told yet.
+    /// Goes on in the process's own slot, where the host has reported nothing yet.
     pub fn in_new_slot(&mut self) {
         self.read = 0;
     }

@@ -1,21 +1,21 @@
-//! Pages with code that the app may write to, and how we learn that it does.
+//! Pages with code that the app may write to, and detection of the writes.
 //!
 //! # Problem
-//! A program that makes code while it runs keeps it in memory that is writable and executable at
-//! once. Fragments made from it must not outlive it, a store is an instruction like any other, and
+//! A program that generates code while it runs keeps it in memory that is writable and executable at
+//! once. Fragments made from it must not outlive it. A store is an instruction like any other, and
 //! memory that holds code holds data too.
 //!
 //! # Strategy
-//! A page from which a fragment is made is *protected*: the kernel is told that it may not be
-//! written, while the app believes that it may. A store to it faults, and the page is *opened*: its
+//! A page from which a fragment is made is *protected*: we ask the kernel to make it read-only,
+//! while the app believes that it may be written. A store to it faults, and the page is *opened*: its
 //! fragments become suspect ([`crate::cache`]) and the store goes on. Code of an open page is not
 //! executed: the next fragment entered there protects it again. So a store next to code costs a
-//! fault and a comparison of the code that is executed afterwards; code that is not stored to costs
+//! fault and a comparison of the code that is executed afterwards. Code that is not stored to costs
 //! nothing.
 //!
 //! A page that is opened too often, or part of the stack, is *unsteady*: it stays writable, and fragments made from it
 //! compare their code each time they are entered (they are *guarded*). It has a credit of
-//! `CREDIT` openings, which grows by one each `PER_OPENING`; when it has been unsteady for
+//! `CREDIT` openings, which grows by one each `PER_OPENING`. When it has been unsteady for
 //! `PATIENCE`, it is tried again with a part of that.
 //!
 //! # Invariants
@@ -25,8 +25,8 @@
 //! * The kernel's protection of a page that is not protected here is the app's.
 //!
 //! # What shows
-//! `/proc/PID/maps` tells the kernel's protection, and each run of protected pages takes one of the
-//! mappings that the kernel gives a process; so there are at most `MAX_RUNS`.
+//! `/proc/PID/maps` shows the kernel's protection. Each run of protected pages takes one of the
+//! mappings that the kernel gives a process. So there are at most `MAX_RUNS`.
 //!
 //! **I22 (code as translated).** A fragment is entered only while its app code is what it was made from: the app cannot write that code, its pages are write-protected, or the fragment compares it.
 #![allow(unsafe_code)] // reason: changes the protection of the app's pages.
@@ -138,8 +138,8 @@ impl Pages {
             .wrapping_add_signed(if is { change } else { -change });
     }
 
-    /// Code of a page with the protection `believed` is about to be read. Whether fragments made of
-    /// it must be guarded.
+    /// Prepares a page with the protection `believed`, whose code is about to be read. Returns true if
+    /// fragments made from it must be guarded.
     pub fn ready(&mut self, page: u64, believed: u32) -> bool {
         let stack = self.stack.saturating_sub(BELOW_STACK)..self.stack.saturating_add(ABOVE_STACK);
         let full = self.runs >= MAX_RUNS || self.unsteady || self.closed || stack.contains(&page);
@@ -188,7 +188,7 @@ impl Pages {
         within.any(|(_, p)| p.state == State::Protected)
     }
 
-    /// Makes a page writable, as the app stores to it. Whether it was protected.
+    /// Makes a page writable, as the app stores to it. Returns true if it was protected.
     pub fn open(&mut self, page: u64) -> bool {
         let unsteady = self.unsteady;
         let Some(known) = self.pages.get_mut(&page) else {

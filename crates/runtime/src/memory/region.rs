@@ -56,7 +56,7 @@ pub struct Mapping {
 pub enum Named {
     /// A name with this bias. It is 0 for memory without a file, whose addresses are their own places.
     Bias(u64),
-    /// The host was told about it, as its region of this number.
+    /// A region that was reported to the host, under this number.
     Told(u32),
 }
 
@@ -355,8 +355,8 @@ impl Regions {
         self.last = 0;
     }
 
-    /// Returns whether the host must be told about a region before code of it runs. It takes what it is not
-    /// told about for code without a file.
+    /// Returns true if a region must be reported to the host before code of it runs. The host takes unreported
+    /// code for code without a file.
     pub fn tell(&mut self, region: usize) -> bool {
         let mapping = &self.known[region];
         let before = self.told.len();

@@ -1,34 +1,34 @@
 //! Acyclic paths counted in generated code.
 //!
 //! # Problem
-//! An acyclic path ([`Kind::Path`], defined in `docs/events.md`) is where it begins and which way each of its branches went. To record each
-//! fragment that is executed, and put paths together in the service thread, costs many times what the program does; and to collect
-//! outcomes in a word, and look for its counter where the path ends, would cost something at each branch and more at each path.
+//! An acyclic path ([`Kind::Path`], defined in `docs/events.md`) is its start and the outcome of each of its branches. To record each
+//! fragment that is executed, and put paths together in the service thread, costs many times what the program does. To collect
+//! outcomes in a word, and find its counter where the path ends, would cost something at each branch and more at each path.
 //!
 //! # Strategy
-//! The program counter says it. A fragment is made for an address *and* for what follows on the path that arrives there: where that began, and its
-//! outcomes ([`Midway`]). Two exits that lead to one address by different ways lead to two fragments. So what every exit
-//! means is known when code is made, and to count paths is what it is to count edges: one increment, at exits where a path ends, in traces as in fragments
+//! The program counter encodes the path. A fragment is made for an address *and* for the path that arrives there: its start and its
+//! outcomes ([`Midway`]). Two exits that lead to one address by different ways lead to two fragments. So the meaning of every exit
+//! is known when code is made, and to count paths is like counting edges: one increment, at exits where a path ends, in traces as in fragments
 //! ([`crate::channel::counters`]). Where a path goes on nothing is done at all.
 //!
-//! Mostly a path begins where a fragment does (at the target of a call or of a branch backward, or after a return) and ends where that does. How many fragments
-//! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken (`docs/design/history-counting.md` has numbers).
+//! Mostly a path begins where a fragment does (at the target of a call or of a backward branch, or after a return) and ends where the fragment does.
+//! Further fragments are as many as executed prefixes of paths that end in a branch taken (`docs/design/history-counting.md` has numbers).
 //!
 //! *The host* expands counts: a fragment's block begins with [`Event::Begin`] or [`Event::Resume`], so it means the same whatever was executed before.
 //!
-//! *Indirect branches* tell pairs of branch and target apart ([`crate::observe::pairs`]); a pair's exit knows the path as others do. Only fragments at which
+//! *Indirect branches* distinguish pairs of branch and target ([`crate::observe::pairs`]). A pair's exit knows the path as others do. Only fragments at which
 //! paths begin have checked entries, and are in the tables of indirect targets: a return or an indirect call ends its path.
 //!
-//! *Out of the cache* a thread has its [`Midway`] in `Thread::on_path`; an interrupted one waits in `Thread::interrupted_paths`
-//! until the handler returns. What is left when a thread goes no further stands in its counter array ([`trommel_queue::ON_PATH_OFFSET`]) before each system call, and while
-//! a handler runs: so it is there however the program ends. A thread that computes when its program is killed, or ended by another thread, leaves the path that it was on untold.
+//! *Out of the cache* a thread has its [`Midway`] in `Thread::on_path`. An interrupted path waits in `Thread::interrupted_paths`
+//! until the handler returns. Before each system call, and while a handler runs, the unfinished path stands in the thread's counter array ([`trommel_queue::ON_PATH_OFFSET`]).
+//! So it is there however the program ends. If a thread computes when its program is killed, or ended by another thread, its current path is not reported.
 //!
-//! *Overflow.* Where branches follow each other that go this way and that, such as those of a loop that is written out, there are as many prefixes as executions. From
-//! where more than `OVERFLOW` begin, a prefix gets a number, and fragments, when threads have arrived with it `OFTEN`. Until then they execute fragments that do not know what
-//! follows ([`Event::Amid`]), all exits of which lead to the dispatcher: that follows the thread, and records the path where it ends (`Mark::Over`).
+//! *Overflow.* Where many branches in a row are unpredictable, such as those of an unrolled loop, there are as many prefixes as executions. From an
+//! address where more than `OVERFLOW` begin, a prefix gets a number, and fragments, when threads have arrived with it `OFTEN`. Until then they execute fragments without a known
+//! prefix ([`Event::Amid`]), all exits of which lead to the dispatcher. The dispatcher follows the thread, and records the path where it ends (`Mark::Over`).
 //!
-//! *Too many.* With more than `MOST` prefixes, or when counter arrays or keys run out, all code is dropped, fragments are recorded from then on, and the service thread puts paths
-//! together; each thread tells it where it is (`Mark::Resumed`).
+//! *Too many.* With more than `MOST` prefixes, or when counter arrays or keys run out, all code is dropped and fragments are recorded from then on. The service thread puts paths
+//! together. Each thread reports its position (`Mark::Resumed`).
 //!
 //! # Why it is correct
 //! * A thread comes into a fragment by an exit, a pair or the dispatcher that leads to its address and its prefix, or by a checked entry, where a path begins.
@@ -59,7 +59,7 @@ const FEW: usize = 512;
 /// Number of prefixes of paths that begin at one address, after which others get no number before threads have arrived with them [`OFTEN`].
 const OVERFLOW: usize = 256;
 const OVERFLOW_OF_FEW: usize = 8;
-/// See [`OVERFLOW`]. What comes once or twice is not worth a fragment.
+/// See [`OVERFLOW`]. A prefix that occurs once or twice is not worth a fragment.
 const OFTEN: u32 = 16;
 /// Prefixes without a number that are counted at a time.
 const ARRIVED: usize = 1 << 16;
@@ -184,7 +184,7 @@ impl Acyclic {
         self.known.len() < most
     }
 
-    /// The number of what follows at an address.
+    /// Returns the prefix's number at an address.
     pub fn number(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
         let Some(on) = on.filter(|on| *on != Midway::at_start(at)) else {
             return Prefix::NONE;

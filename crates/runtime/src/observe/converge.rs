@@ -1,27 +1,27 @@
-//! Places that are not profiled for a while, as the host knows their values.
+//! Places that are not profiled for a while, because the host knows their values.
 //!
 //! # Problem
 //! The values of most loads are distributed as they were a while ago. To go on counting them costs several times what the program
-//! does, and tells nothing new (Calder, Feller, Eustace, *Value Profiling*, JILP 1999: convergent profiling).
+//! costs, and reports nothing new (Calder, Feller, Eustace, *Value Profiling*, JILP 1999: convergent profiling).
 //!
 //! # Strategy
-//! It is the host that sees values, and decides (`trommel_host::ask::converge`). What it tells is a table of addresses of instructions
-//! ([`trommel_queue::converge`]), and whether to go by it. There are two variants of the code (`cache::variant`): one with all probes, and one without those of the table,
-//! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
-//! other makes no code; a new table is an variant made anew. Traces are made in the variant without probes, as little is executed in the other.
+//! The host sees the values, and decides (`trommel_host::ask::converge`). It reports a table of addresses of instructions
+//! ([`trommel_queue::converge`]), and whether to go by it. There are two variants of the code (`cache::variant`): one with all probes, and one without those of the table.
+//! However events are counted, the second treats the load as an instruction that loads nothing, and the call as one without a method table. A change of
+//! variant makes no code, and a new table is a variant made anew. Traces are made in the variant without probes, as little is executed in the other.
 //!
-//! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
+//! A thread reads the report when it enters the dispatcher or has filled a chunk. The host calls back threads that
 //! do neither ([`crate::base::knock`]).
 //!
-//! Where paths are counted and branches are collected, so that there is a path for each way through a fragment, the dictionary says of each
-//! such instruction that it is there ([`Event::Unprofiled`]): so the host knows how often it was executed, exactly.
+//! Where paths are counted and branches are collected, there is a path for each way through a fragment. There the dictionary has an entry
+//! for each such instruction ([`Event::Unprofiled`]). So the host knows exactly how often the instruction was executed.
 //!
 //! # Why it is correct
-//! * What is made is as it would be of code with fewer, or more, loads: nothing of the app's is touched.
+//! * Code is made as if it had fewer, or more, loads: nothing of the app's is touched.
 //! * An execution is profiled, or counted as not profiled, or neither is promised: the fragment that it is in has the probe, or the entry in the
 //!   dictionary, and never both.
-//! * A thread leaves an variant that it is not to be in any more at its next exit.
-//! * A child of `fork` has another slot, whose host-side knows nothing: it goes by no table.
+//! * A thread leaves a variant that it is not to be in any more at its next exit.
+//! * A forked child has another slot, where the host has reported nothing: it goes by no table.
 //!
 //! **I18 (places without probes).** A place without its probe is an entry of its block where branches are counted, so its executions are known; else nothing is promised of them. No table of such places is written before the target uses the last one.
 
@@ -50,9 +50,9 @@ pub struct Converge {
     quiet: Vec<u64>,
     /// Code is made with all probes.
     pub(crate) all: bool,
-    /// The time stamp up to which that is so, if the host has said.
+    /// Time stamp up to which code has all probes, if the host has given one.
     until: u64,
-    /// Executions are told by the counts of paths.
+    /// True if the counts of paths show executions.
     counted: bool,
     /// Start value of counters at places where traces may start, in the variant without probes; 0: there are none.
     pub threshold: u32,
@@ -77,7 +77,7 @@ impl Converge {
         })
     }
 
-    /// Goes by a table that is told here.
+    /// Goes by a table that is given here.
     #[cfg(test)]
     pub(crate) fn of_places(mapped: Mapped, mut places: Vec<u64>) -> Self {
         places.sort_unstable();
@@ -157,7 +157,7 @@ impl Converge {
         }
     }
 
-    /// The process goes on in a slot of its own, where nothing is told. Whether code lacks probes.
+    /// Goes on in the process's own slot, where the host has reported nothing. Returns true if code lacks probes.
     pub fn in_new_slot(&mut self, mapped: Mapped) -> bool {
         self.mapped = mapped;
         self.told = 0;

@@ -1,11 +1,11 @@
-//! Indirect branches that are counted: which went where.
+//! Counts of indirect branches, by branch and target.
 //!
 //! # Problem
-//! What an indirect branch or call did is known only when it runs, and a record of it costs more
-//! than the branch. An interpreter executes little else.
+//! The target of an indirect branch or call is known only when it runs. A record of it costs more than
+//! the branch. An interpreter executes little else.
 //!
 //! # Strategy
-//! A branch that is counted looks into the same table as all others, but at another index: the low
+//! A branch that is counted uses the same table as all others, but at another index: the low
 //! 16 bits of the sum of the target and the branch's *key*, a number from 1 to 65535 that no other
 //! branch has. So a place in the table belongs to a *pair* of branch and target, and leads to a few
 //! instructions of the pair's own:
@@ -17,18 +17,18 @@
 //!   jump                    an exit, linked to the target's fragment
 //! ```
 //!
-//! That costs what the checked entry would have cost, and the count. A pair is made when it is met
-//! first, by the dispatcher, which counts that time. Branches that are not counted, as returns, have
-//! the key 0.
+//! That costs what the checked entry would have cost, and the count. The dispatcher makes a pair when
+//! the pair is first executed, and counts that execution. Branches that are not counted, such as returns,
+//! have the key 0.
 //!
 //! Where the check fails, or the place in the table is empty, the key follows from the index and the
 //! target, and the second table is searched for both together (`arch::mismatch`). So a branch says
 //! nothing of itself where it is executed.
 //!
 //! # Why it is correct
-//! A pair's check compares the whole target. Who passes it and reached the pair's index has the
-//! pair's key, as keys are below 2^16; who reached the second table has both, as targets are below
-//! 2^48. A key is given to another branch only when no thread can be in a fragment with the first, which
+//! A pair's check compares the whole target. A branch that passes it and reached the pair's index has the
+//! pair's key, as keys are below 2^16. One that reached the second table has both, as targets are below
+//! 2^48. A key is given to another branch only when no thread can be in a fragment with the first. That
 //! is when no old generation is left.
 
 use crate::base::prefix::Key;

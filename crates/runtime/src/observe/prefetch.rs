@@ -1,34 +1,33 @@
-//! Prefetches: what the program is asked for them, and where they are put.
+//! Prefetches: the rounds of questions that find their places, and the places themselves.
 //!
 //! # Problem
-//! A load that misses again and again by a regular distance could have been begun earlier, and the program's processor
-//! does not see that where the distance is beyond a page. Which loads these are is found out by looking
-//! at addresses one after the other, at a hundred times the cost of the load; so it must be done rarely, and
-//! a program of which enough is known must not pay for having been asked.
+//! A load that misses again and again by a regular distance could have been begun earlier. The processor's own prefetcher
+//! does not see that where the distance is beyond a page. To find these loads, addresses are examined one after the other,
+//! at a hundred times the cost of the load. So this must be rare. A program of which enough is known must not pay
+//! for the questions.
 //!
 //! # Strategy
 //! The question is a relational query on loads and stores ([`crate::observe::query`]), of which the host keeps the answers. It is put in
-//! *rounds*. In a round code has the query's probes, there are no traces, and each countdown that comes to its
-//! end begins a *burst*: [`BURST`] executions are profiled one after the other, of all that is asked about. After
-//! [`BURSTS`] of them, counted for the whole process, a thread that comes to a probe waits for nobody: it looks whether the host
-//! has answered, and goes on. When it has, all code is dropped; what is made from then on has no probe, but prefetches
-//! where the host's table says so, and traces are made of what is hot.
+//! *rounds*. In a round code has the query's probes, and there are no traces. Each countdown that reaches its end begins a
+//! *burst*: [`BURST`] executions are profiled one after the other, of all that is asked about. [`BURSTS`] are counted for the whole
+//! process. After them, a thread that comes to a probe checks whether the host has answered, and goes on without waiting. When the
+//! host has answered, all code is dropped. Code that is made from then on has no probes, but prefetches where the host's table says
+//! so. Traces are made of what is hot.
 //!
 //! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
-//! long after it as it took, as far as that is its own doing (`SLOW`); each round that finds nothing more to prefetch
-//! doubles that, up to `LONGEST` times, and one that does halves it, to no less than `PAUSE` times. So rounds soon take a few percent of the time and less, and a program that turns to
-//! other work is asked again:
-//! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
-//! When the working set changes ([`crate::base::phase`]) the next round is due at once.
+//! long after it as it took, as far as that is its own doing (`SLOW`). Each round that finds nothing more to prefetch
+//! doubles that, up to `LONGEST` times. A round that finds something halves it, to no less than `PAUSE` times. So rounds soon take a few percent of
+//! the time and less. A program that turns to other work is asked again: when it enters the runtime, or when the host has sent it a signal.
+//! The target reports to the host when a round is due. When the working set changes ([`crate::base::phase`]) the next round is due at once.
 //!
 //! A prefetch is the instruction's own operand with a displacement added, before it, at its boundary.
 //!
 //! # Why it is correct
 //! * A prefetch changes no register, no flag and no memory, and never faults, whatever the address. It is part of the
 //!   step of the instruction after it: a signal is delivered before both.
-//! * What the host says is an address to compare with and a number to add. A sum that is no displacement is not used.
+//! * The host's report is an address to compare with and a number to add. A sum that is no displacement is not used.
 //! * The table is read while the host does not write it (`trommel_queue::prefetch`), under the runtime's lock.
-//! * To drop code while threads execute it is what `Runtime::drop_all` is for.
+//! * `Runtime::drop_all` drops code while threads execute it.
 //!
 //! **I12 (prefetches or probes).** Code has either prefetches and traces, or the probes that find where prefetches belong. A wrong number from the host is useless, and nothing worse.
 
@@ -124,12 +123,12 @@ impl Prefetch {
         }
     }
 
-    /// The process goes on in a slot of its own, where nothing is told yet: a round that goes on begins anew.
+    /// Goes on in the process's own slot, where the host has reported nothing yet: a round in progress begins anew.
     pub fn in_new_slot(&self, mapped: Mapped) {
         mapped.prefetch().begun.store(self.asks().into(), Relaxed);
     }
 
-    /// Reads the host's table. Whether it names a place that it did not name before.
+    /// Reads the host's table. Returns true if it names a place that it did not name before.
     pub(crate) fn read(&mut self, told: &Asked) -> bool {
         let before = core::mem::take(&mut self.ahead);
         let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
@@ -214,7 +213,7 @@ pub enum Turn {
 /// The bursts of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bursts {
-    /// Executions to come of the one that goes on.
+    /// Executions left of the burst in progress.
     left: u32,
 }
 

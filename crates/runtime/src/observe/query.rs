@@ -1,32 +1,32 @@
 //! Relational queries about the program, answered in the target (`docs/query.md`).
 //!
 //! # Problem
-//! A query selects instructions by what they do and where they are, wants facts about single executions
-//! of them, filters those, and sends what is left to numbered queues. What is not selected must cost
-//! nothing, and what the queries do must be what `trommel_query::Engine` does, message by message.
+//! A query selects instructions by what they do and where they are, and wants facts about single executions
+//! of them. It filters those, and sends the rest to numbered queues. Instructions that are not selected must cost
+//! nothing. The queries must do what `trommel_query::Engine` does, message by message.
 //!
 //! # Strategy
-//! When an instruction is translated, its class and tag tell whether a table entry of the program is about it
-//! ([`Asked::site`]). Only then is it given a *probe* (`translate/queried.rs`), and a [`Site`] that says where
-//! its operands and results are. A probe counts down the executions up to the next that is profiled, inline; of
-//! `always` each is. A profiled one crosses into the runtime, where the thread's own engine is given the
-//! record: the reference engine itself, so there is one meaning.
+//! When an instruction is translated, its class and tag decide whether a table entry of the program is about it
+//! ([`Asked::site`]). Only then does it get a *probe* (`translate/queried.rs`), and a [`Site`] that says where
+//! its operands and results are. A probe counts down, inline, the executions up to the next that is profiled. With
+//! `always` each is profiled. A profiled execution crosses into the runtime, which gives the record to the thread's own engine.
+//! That is the reference engine itself, so there is one meaning.
 //!
-//! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
-//! queue makes the thread wait, or drop where the query says so. To queues that the program serves it goes another way
-//! ([`crate::engine::served`]). What instructions of queries count is added
-//! up in shared memory at once. An interrupt is a record, too, for which the host is made to look at once; after `interrupt sync` the thread
-//! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
+//! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost. A full queue makes the
+//! thread wait, or drop the message where the query says so. Messages to queues that the program serves itself go another way
+//! ([`crate::engine::served`]). Counts of query instructions are added up in shared memory at once. An interrupt is a
+//! record, too, which the host processes at once. After `interrupt sync` the thread waits until the host has processed it. A
+//! signal ends that wait, and its handler runs. When the handler is back the wait goes on.
 //!
-//! Of `every auto`, a thread notes how long each of its records takes, from the crossing on, and its own
-//! `Throttle` says which rates to put in force, after a record. No other thread has a part in it.
+//! With `every auto`, a thread measures how long each of its records takes, from the crossing on. Its own `Throttle`
+//! says after a record which rates to put in force. No other thread has a part in it.
 //!
 //! # Why it is correct
 //! * A probe stands at the boundary before its instruction, or after it within its step: a signal is
 //!   delivered before both or after both. Of an instruction that faults, the part after it is not reached, and what
 //!   the part before it had noted is forgotten (`forget`).
-//! * All registers are the app's there but for `rcx` and `rdx`, of which the probe says where they are.
-//! * The engine of a thread is used by that thread alone, and makes no memory.
+//! * All registers are the app's there except `rcx` and `rdx`. The probe says where those two are.
+//! * Only one thread uses an engine, and the engine allocates no memory.
 #![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.
 
 use alloc::boxed::Box;
@@ -191,7 +191,7 @@ impl Asked {
         self.program.code().iter().any(|i| interrupts(i.action))
     }
 
-    /// The process goes on in a slot of its own, in which nothing is told yet.
+    /// Goes on in the process's own slot, where the host has reported nothing yet.
     pub fn in_new_slot(&mut self) {
         self.tags.in_new_slot();
     }

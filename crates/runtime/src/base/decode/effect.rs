@@ -21,7 +21,7 @@ pub(crate) struct Effect {
     pub(crate) modifies: bool,
     /// Recipe of the flags that the instruction leaves, from what it leaves in registers.
     pub(crate) recipe: Option<Recipe>,
-    /// General registers that it writes.
+    /// General registers that the instruction writes.
     pub(crate) writes: u16,
     /// Change of `rsp`, if the instruction changes it by a known constant.
     pub(crate) moves_stack: Option<i32>,

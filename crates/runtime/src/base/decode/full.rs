@@ -212,8 +212,8 @@ fn registers_used(info: &mut InstructionInfoFactory, i: &Instruction) -> u16 {
         })
 }
 
-/// The general register that an instruction gives a new value without a look at the old one, if it
-/// is one of those for which that is easily told.
+/// Returns the general register that an instruction gives a new value without reading the old one, if
+/// the instruction is one of those for which that is easily seen.
 fn overwrites(i: &Instruction) -> Option<Reg> {
     use Mnemonic as M;
     if i.op_count() == 0 || i.op0_kind() != OpKind::Register || i.op0_register().size() < 4 {

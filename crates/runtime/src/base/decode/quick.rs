@@ -29,7 +29,7 @@ use super::{Base, Class, Insn, Load, Operand, Rm, Segment};
 use crate::base::address::AppPc;
 use crate::base::emit::Reg;
 
-/// Bytes that are looked at.
+/// Bytes that the decoder reads.
 pub(super) const WINDOW: usize = 32;
 /// Prefixes before an opcode that are taken; with them no position is beyond the window.
 const MAX_PREFIXES: usize = 5;

@@ -40,7 +40,7 @@ pub(crate) struct Slot {
     pub(crate) value: u64,
 }
 
-/// A candidate to be told.
+/// A candidate to be reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) slot: usize,

@@ -683,7 +683,7 @@ pub unsafe extern "C" fn on_signal() {
 }
 
 /// Makes the kernel use an alternate stack for this thread, from a handler that runs on the
-/// one before, which the kernel allows nobody: on the stack whose top is `elsewhere` for the call.
+/// one before. The kernel refuses that, so the call is made on the stack whose top is `elsewhere`.
 ///
 /// # Safety
 /// All signals must be blocked, `elsewhere` not in use, and the new stack the app's or for good.
