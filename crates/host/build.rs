@@ -22,7 +22,7 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 
 const PAGE: u64 = 4096;
-/// Where the runtime goes, if nothing is there: away from where the kernel maps programs, so that
+/// Address of the runtime, if nothing is there: away from where the kernel maps programs, so that
 /// everything of the app's is where it would be without us.
 const BASE: u64 = 0x1b00_0000_0000;
 /// Bytes of the stack on which the runtime is started.

@@ -1,4 +1,4 @@
-//! What a program can tell Trommel, and ask it, while it runs under it.
+//! Requests that a program makes of Trommel while it runs under it.
 //!
 //! Each request is one instruction that does nothing: an eight-byte NOP with an address of its own ([`MARK`]).
 //! Trommel's translator recognises it. Nothing is linked, opened or looked for.

@@ -1,15 +1,15 @@
 //! Queues that the program serves itself: messages of relational queries (`docs/query.md`), in its own memory.
 //!
 //! # Problem
-//! A program that acts on what is asked about it, such as a garbage collector whose store barrier is a query, wants the
+//! A program may act on what is asked about it, such as a garbage collector whose store barrier is a query. It needs the
 //! messages at once and in its own address space. Natively nothing of that may be needed, or be in the way.
 //!
 //! # Strategy
-//! The program sets a [`Memory`] aside, and a thread of its *opens* a numbered queue there: what queries send to the
-//! number goes to that memory from then on, and not to Trommel's services. The thread which opens a queue serves it. The ring is
-//! that of Heil and Smith (MICRO 2000, 3.4.2): eight words a message, the eighth tells that it is there (the *ready word*); the
-//! service thread clears it, and tells in the *read status* how many messages it has read. Both sides may sleep, each
-//! upon a word that the other one looks at. In which order both do what is in [`crate::ring`]; `include/trommel.h` says the same for C.
+//! The program sets a [`Memory`] aside, and a thread of its *opens* a numbered queue there. Queries that send to the
+//! number write to that memory from then on, and not to Trommel's services. The thread that opens a queue serves it. The ring is
+//! that of Heil and Smith (MICRO 2000, 3.4.2): eight words a message, the eighth says that it is there (the *ready word*). The
+//! service thread clears it, and says in the *read status* how many messages it has read. Both sides may sleep, each
+//! upon a word that the other one looks at. [`crate::ring`] has the order of their steps; `include/trommel.h` says the same for C.
 //!
 //! | bytes | written by | |
 //! |---|---|---|
@@ -222,7 +222,7 @@ impl Queue {
         self.is_open() || slot.ready.load(Acquire) != 0
     }
 
-    /// Returns whether messages may come still. Those that have come are there to be received in any case.
+    /// Returns true if messages may come still. Those that have come are there to be received in any case.
     pub fn is_open(&self) -> bool {
         self.header.told.state.load(Acquire) == OPEN && present().is_some()
     }

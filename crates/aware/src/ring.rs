@@ -1,4 +1,4 @@
-//! What both sides of a queue that the program serves do with its words, apart from where those are ([`crate::queue`]).
+//! Protocol of a queue that the program serves: the loads and stores of both sides ([`crate::queue`] holds the memory).
 //!
 //! # Problem
 //! Threads of the program send messages, in Trommel's code, one thread of the program receives them, both may sleep, and the memory between them
@@ -103,7 +103,7 @@ pub struct Counts<'a, W> {
 }
 
 impl<W: Word<Value = u64>> Counts<'_, W> {
-    /// Returns whether there is room by what the service thread says, which is taken note of.
+    /// Returns true if there is room by what the service thread says, which is taken note of.
     #[inline]
     fn have_room(&self, far: &impl Far) -> Result<bool, Gone> {
         // Others write and read on meanwhile.
@@ -118,7 +118,7 @@ impl<W: Word<Value = u64>> Counts<'_, W> {
     }
 }
 
-/// Sends a message, if there is room; whether there was.
+/// Sends a message, if there is room. Returns true if there was.
 ///
 /// # Errors
 /// The queue cannot be used.
@@ -192,7 +192,7 @@ pub fn withdraw(base: &impl Word<Value = u64>) -> u64 {
     base.swap(0)
 }
 
-/// Returns whether a thread names an entry that was withdrawn: it may be using the memory.
+/// Returns true if a thread names an entry that was withdrawn: it may be using the memory.
 #[inline]
 pub fn is_at<W: Word>(sending: &W, name: W::Value) -> bool {
     sending.load(SeqCst) == name
@@ -243,7 +243,7 @@ pub fn make_room(near: &impl Near) {
     }
 }
 
-/// Sleeps until there is a message after `read` others, if the queue is open and there is none; whether it has slept. `sleep` returns when
+/// Sleeps until there is a message after `read` others, if the queue is open and there is none. Returns true if it has slept. `sleep` returns when
 /// [`Bed::Sleeps`] is not 1, and may return at any time. The word is to be cleared afterwards.
 #[inline]
 pub fn rest(

@@ -18,7 +18,7 @@ pub trait Word {
     fn swap(&self, value: Self::Value) -> Self::Value;
     /// Adds to it. Returns what it was.
     fn fetch_add(&self, n: Self::Value, order: Ordering) -> Self::Value;
-    /// Replaces `now` by `next`; whether it was `now`.
+    /// Replaces `now` by `next`. Returns true if it was `now`.
     fn replace(&self, now: Self::Value, next: Self::Value) -> bool;
     /// Makes it at least as great as a value.
     fn raise(&self, value: Self::Value);

@@ -1,4 +1,4 @@
-//! What both sides of a queue do with its words (`trommel_aware::ring`), in all the ways in which threads can come to execute it: loom tries
+//! Models of both sides of a queue (`trommel_aware::ring`) in all the ways in which threads can come to execute it: loom tries
 //! each order of their steps (with a bounded number of preemptions) and each value that a load may have.
 //!
 //! What a model does not allow it reports: words of a message that are read before they are there or written before they were read, an
@@ -58,7 +58,7 @@ struct Queue<const ROOM: usize> {
     written: Whole,
     limit: Whole,
     base: Whole,
-    /// Where each sender is.
+    /// Position of each sender.
     sending: [Half; 2],
 }
 
@@ -142,7 +142,7 @@ unsafe impl<const ROOM: usize> Sync for Queue<ROOM> {}
 // SAFETY: as above.
 unsafe impl<const ROOM: usize> Send for Queue<ROOM> {}
 
-/// What became of a message.
+/// Fate of a message.
 #[derive(PartialEq, Eq, Debug)]
 enum Sent {
     There,

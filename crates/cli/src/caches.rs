@@ -1,4 +1,4 @@
-//! Where files lie that can be made again.
+//! Directories of files that can be made again.
 
 use std::path::PathBuf;
 

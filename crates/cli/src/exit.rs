@@ -25,7 +25,7 @@ pub(crate) enum ProgramEnd {
     Signaled(i32),
 }
 
-/// Ends this process as `outcome` tells, or gives the code to return from `main` with.
+/// Ends this process as `outcome` says, or gives the code to return from `main` with.
 pub(crate) fn like(outcome: ProgramEnd) -> ExitCode {
     match outcome {
         ProgramEnd::Exited(status) => status.into(),

@@ -1,4 +1,4 @@
-//! What is generated from the description of the arguments: completions and manual pages.
+//! Completions and manual pages, generated from the description of the arguments.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
-//! What commands that show profiles read: a profile file, or a database of them.
+//! Input of commands that show profiles: a profile file, or a database of profiles.
 //!
-//! One function for all of them, so that each works on both. Of a database there is a profile for each process, which were made *apart*
-//! (`profile/src/merge.rs`); of a file they were made together.
+//! One function serves all commands, so each works on both. A database has a profile for each process, and these were made *apart*
+//! (`profile/src/merge.rs`). Those of a file were made together.
 
 use std::path::{Path, PathBuf};
 
@@ -154,7 +154,7 @@ pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
     symbols
 }
 
-/// Leaves only what instructions of the modules did that are wanted; whether there is such a module.
+/// Leaves only what instructions of the modules did that are wanted. Returns true if there is such a module.
 fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     let wanted: Vec<ModuleId> = (profile.modules.iter())
         .filter(|module| is_wanted(module, args))

@@ -149,7 +149,7 @@ impl Others {
         self.packed.sort_by_key(|packed| packed.started);
     }
 
-    /// Returns whether there is none.
+    /// Returns true if there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.packed.is_empty()
     }

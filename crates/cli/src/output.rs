@@ -8,7 +8,7 @@ pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
-/// Returns whether the reader of our output has gone away.
+/// Returns true if the reader of our output has gone away.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io_errors = error.chain().filter_map(|e| e.downcast_ref::<io::Error>());
     io_errors
@@ -21,7 +21,7 @@ pub(crate) fn complain(what: &str) {
     let _ = writeln!(io::stderr(), "trommel: {}", printable(what));
 }
 
-/// Returns whether to use colours on this stream.
+/// Returns true if colours are used on this stream.
 pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");

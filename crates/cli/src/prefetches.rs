@@ -1,4 +1,4 @@
-//! What `run --prefetch` has found, as a table for people and as JSON.
+//! Findings of `run --prefetch`, as a table for people and as JSON.
 
 use std::io::{self, Write};
 

@@ -210,7 +210,7 @@ fn counts<W: Write>(json: &mut Json<W>, figures: &Figures, rate: &Rate) -> io::R
     Ok(())
 }
 
-/// Why a process came under control.
+/// Returns the reason why a process was attached.
 fn why_controlled(why: Taken) -> String {
     match why {
         Taken::Start => "it was started under control".to_owned(),

@@ -47,7 +47,7 @@ fn recorded(name: &str, record: &[&str]) -> Dir {
     dir
 }
 
-/// What it complains of.
+/// Returns the message of a command that is refused.
 fn refused(dir: &Dir, args: &[&str]) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(args)

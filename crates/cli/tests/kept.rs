@@ -61,7 +61,7 @@ fn native(program: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program runs")
 }
 
-/// Runs it under `trommel run`, which must not show, and tells how many fragments it had and how many of them were kept.
+/// Runs it under `trommel run`, which must not show, and returns how many fragments it had and how many of them were kept.
 fn run(dir: &Dir, program: &Path, options: &[&str]) -> (u64, u64) {
     run_with(dir, program, options, &[])
 }
@@ -331,7 +331,7 @@ fn what_others_can_write_to_is_not_used() {
     assert_eq!(run(&file, &program, &[]).1, 0);
 }
 
-/// Runs a script, and tells how many fragments each process of `program` in it had from earlier runs.
+/// Runs a script, and returns how many fragments each process of `program` in it had from earlier runs.
 fn kept_in(dir: &Dir, script: &str, program: &Path) -> Vec<u64> {
     let stats = dir.0.join("stats");
     let out = Command::new(env!("CARGO_BIN_EXE_trommel"))

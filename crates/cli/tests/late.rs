@@ -94,7 +94,7 @@ fn run(options: &[&str], program: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().expect("trommel runs")
 }
 
-/// What was written to `file`, and the fragments of each process in it.
+/// Returns the statistics in `file`, and the fragments of each process in it.
 fn fragments(file: &PathBuf) -> (Value, Vec<u64>) {
     let stats: Value = serde_json::from_slice(&fs::read(file).expect("statistics")).expect("JSON");
     let processes = stats["processes"].as_array().expect("a list");
@@ -148,7 +148,7 @@ fn what_goes_on_is_taken_with_its_threads_and_children() {
     }
 }
 
-/// Ends shortly before, behind, or while it is taken: its status comes from who is told of it first.
+/// Ends shortly before, after, or while it is attached: its status comes from whoever hears of it first.
 #[test]
 fn an_end_in_the_moment_of_taking_is_told() {
     let dir = Dir::new("late-end");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::Dir;
 use serde_json::Value;
 
-/// Two loops that cost the same a round, the first with three times as many; `key` is in a register that it reads behind
+/// Two loops that cost the same a round, the first with three times as many. `key` is in a register that it reads after
 /// slow instructions, where most samples are.
 const BUSY: &str = r#"
 #include <stdlib.h>
@@ -108,7 +108,7 @@ fn processes<'v>(report: &'v Value, first: &str) -> Vec<&'v Value> {
         .collect()
 }
 
-/// What is told of one process.
+/// Returns the report of one process.
 fn of(dir: &Dir, process: &Value) -> Value {
     let pid = process["pid"].to_string();
     dir.json(&["report", "m.data", "--json", "--pid", &pid])["samples"].clone()

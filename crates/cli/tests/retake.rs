@@ -1,4 +1,4 @@
-//! `trommel run` of programs that are detached: one that turns to other work is taken back, one that does not is left alone, and
+//! `trommel run` of programs that are detached: one that turns to other work is reattached, one that does not is left alone, and
 //! neither shows, whatever happens in the moment.
 
 #[path = "common/dir.rs"]
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use dir::Dir;
 
-/// What is detached is taken back at once.
+/// Stress option that reattaches a detached process at once.
 const HASTY: &str = "retake";
 
 struct Place {
@@ -49,7 +49,7 @@ impl Place {
         command.output().expect("trommel runs")
     }
 
-    /// The times that processes were under control, of a run that comes to what it should.
+    /// The times that processes were under control, in a run that prints what it should.
     fn turns(&self, stress: &str, options: &[&str], args: &[&str]) -> Vec<Turn> {
         let file = self.dir.0.join("stats");
         let name = file.to_string_lossy();
@@ -75,7 +75,7 @@ impl Place {
 #[derive(Debug)]
 struct Turn {
     pid: u64,
-    /// Why it was taken, and CPU time in milliseconds when it was.
+    /// Reason why it was attached, and its CPU time in milliseconds then.
     taken: (String, u64),
     /// The same of when it was detached.
     detach: Option<(String, u64)>,
@@ -120,7 +120,7 @@ fn turns(file: &Path) -> Vec<Turn> {
     processes.iter().map(turn).collect()
 }
 
-/// Whether the kernel lets us sample.
+/// Returns true if the kernel lets us sample.
 fn samples(place: &Place) -> bool {
     let turns = place.turns("", &["--no-bail-out"], &["0", "200"]);
     let samples = turns[0].samples > 0;
@@ -213,7 +213,7 @@ fn what_was_detach_for_another_reason_stays_so() {
     );
 }
 
-/// Ends, or becomes another program, shortly before, behind, or while it is taken back.
+/// Ends, or becomes another program, shortly before, after, or while it is reattached.
 #[test]
 fn an_end_in_the_moment_is_told() {
     let place = Place::new("end");

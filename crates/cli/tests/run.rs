@@ -23,7 +23,7 @@ fn stressed(stress: &str, args: &[&str]) -> Output {
 /// A program with one hot loop, whose path goes through calls of the C library.
 const LOOP: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done; echo $i; (exit 7)";
 
-/// What a run with `options` wrote to its statistics.
+/// Returns the statistics of a run with `options`.
 fn stats(stress: &str, options: &[&str]) -> Value {
     let dir = std::env::temp_dir().join(format!(
         "trommel-run-{}-{}",
@@ -299,7 +299,7 @@ fn each_of_the_engines_means_can_be_turned_off() {
     assert_eq!(sum, number(&all, "traces"));
 }
 
-/// What the next test runs under trommel; by itself, what the program does without.
+/// Program that the next test runs under trommel. By itself it does what a program does without Trommel.
 #[test]
 fn a_program_that_knows_of_us() {
     let mut counts = Counts::default();

@@ -50,7 +50,7 @@ fn record_under(dir: &Dir, stress: &str, options: &[&str], program: &[&str]) -> 
 
 type KindCounts = BTreeMap<trommel_tuple::Place, Vec<(u64, u64)>>;
 
-/// What the messages say.
+/// Returns the number of messages and the counts of each kind that has messages.
 fn told(kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Kind, (u64, &KindCounts)> {
     let some = kinds.iter().filter(|(_, k)| k.messages != 0);
     some.map(|(kind, k)| (*kind, (k.messages, &k.counts)))
@@ -265,7 +265,7 @@ fn of_faults() {
     }
 }
 
-/// Where events are counted, flags are destroyed that nobody looks at; the carry may live when all others are dead.
+/// Tests the flags where events are counted: dead ones are destroyed, and the carry may live when all others are dead.
 #[test]
 fn the_carry_lives_on_where_events_are_counted() {
     let dir = Dir::new("sampled-carry");
@@ -383,7 +383,7 @@ fn exact_values_are_those_that_are_recorded() {
     }
 }
 
-/// What is executed often is made traces of, whatever is counted, and where values are known as well.
+/// Tests that hot code becomes traces, whatever is counted, and where values are known as well.
 #[test]
 fn traces_are_made_where_events_are_counted() {
     let dir = Dir::new("counted-traces");
@@ -531,7 +531,7 @@ fn counts_of_a_function_are_what_it_has_of_those_of_all() {
     }
 }
 
-/// What a sampler tells of selected code is what it makes of a stream of that.
+/// Tests that a sampler's messages of selected code are those that it makes of the stream of this code.
 #[test]
 fn messages_of_what_is_selected_are_those_of_its_stream() {
     let dir = Dir::new("selected-sampled");
@@ -592,7 +592,7 @@ fn messages_of_what_is_selected_are_those_of_its_stream() {
     }
 }
 
-/// What happens in each substream of a stream: how many events, and a number that tells their order.
+/// Returns, of each substream of a stream, the number of events and a number that depends on their order.
 fn substreams(dir: &Dir, spec: &Spec) -> Vec<(u64, u64)> {
     let strata = Strata::of(spec).expect("a stratified sampler");
     let mut hash = strata.hash(Seeds::default());

@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What each load of the program is for, by the text of its instruction and the next ones.
+/// Returns the purpose of each load of the program, by the text of its instruction and the next ones.
 fn by_objdump(dir: &Dir) -> BTreeMap<u64, Option<&'static str>> {
     let out = Command::new("objdump")
         .args(["-d", "--no-show-raw-insn", "-M", "intel", "app"])

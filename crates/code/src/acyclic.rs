@@ -185,7 +185,7 @@ pub fn acyclic(code: &Code<'_>, start: u64, outcomes: &Outcomes, end: Ended) -> 
     }
 }
 
-/// Returns whether a call is of the kernel.
+/// Returns true if a call is of the kernel.
 fn is_system_call(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Encoding::Syscall | Encoding::Sysenter)
 }

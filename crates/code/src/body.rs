@@ -103,7 +103,7 @@ impl Body {
         self.lines.binary_search_by_key(&at, |line| line.at).ok()
     }
 
-    /// Returns whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what follows it. What
+    /// Returns true if control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what follows it. What
     /// is in the bytes and never executed counts.
     pub fn can_leave(&self) -> bool {
         self.lines.iter().any(|line| {
@@ -121,7 +121,7 @@ impl Body {
         })
     }
 
-    /// Returns whether a vaddr is in it.
+    /// Returns true if a vaddr is in it.
     pub fn contains(&self, at: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(&at))
     }
@@ -171,7 +171,7 @@ pub(crate) fn direct_target(instruction: &Instruction) -> Option<u64> {
     leads.then(|| instruction.near_branch_target())
 }
 
-/// Returns whether the next instruction may be executed after it, a call's when it returns.
+/// Returns true if the next instruction may be executed after it, a call's when it returns.
 pub fn falls_through(instruction: &Instruction) -> bool {
     !instruction.is_invalid()
         && match instruction.flow_control() {

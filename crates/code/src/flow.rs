@@ -1,13 +1,13 @@
-//! How often each instruction of a function was executed.
+//! Execution counts of each instruction of a function.
 //!
 //! # Problem
 //! Events are of branches, calls and loads. An instruction between them was executed as often as control reached.
 //!
 //! # Strategy
 //! A *run* is a sequence of instructions that are entered at the first and left after the last: no branch leads into it, nor
-//! out of it, and a call ends it. Its instructions are executed equally often, so one of them that has events of its own tells it
-//! for all: a conditional branch, an indirect jump or a call was executed as often as it went anywhere, a load as often as it
-//! loaded something. To a run without events counts are carried by the flow's conservation:
+//! out of it, and a call ends it. Its instructions are executed equally often. So one of them that has events of its own gives
+//! the count of all: a conditional branch, an indirect jump or a call was executed as often as it went anywhere, a load as often as it
+//! loaded something. Flow conservation carries counts to a run without events:
 //!
 //! 1. what comes in: recorded branches, jumps and calls to its first instruction, the run before it, direct jumps (which are no
 //!    events) in this function and in others, and what the call before it came back;
@@ -464,7 +464,7 @@ impl Solver<'_> {
         self.ends[run] = latest;
     }
 
-    /// Asks of each run that is not known; whether any became known.
+    /// Asks of each run that is not known. Returns true if any became known.
     fn step(
         &mut self,
         runs: &[usize],

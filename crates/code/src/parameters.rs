@@ -1,15 +1,15 @@
-//! Which registers a function takes arguments from, and what it does with them.
+//! Parameters of a function: the registers that it takes arguments from, and what it does with them.
 //!
 //! # Problem
-//! At a call all registers hold something. Which of them are arguments only the function knows that is called.
+//! At a call all registers hold something. Only the function that is called knows which of them are arguments.
 //!
 //! # Strategy
 //! A register is a *parameter* where on some way from the function's first instruction it is read before it is written. All ways are
 //! followed: both of a branch, jumps (also into another function, a tail call), and into functions called directly, which may
-//! take what is still there; after a call nothing is left of it. What is read of the register, at most, is the parameter's width:
+//! take what is still there. After a call nothing is left of it. The widest read of the register is the parameter's width:
 //! what callers leave in the bytes above is no part of the argument.
 //!
-//! What the argument is, and how many instructions work with it, is told by those from the function's first on: a copy of the
+//! The instructions from the function's first on show what the argument is, and how many of them work with it. A copy of the
 //! register is followed as values of loads are ([`crate::usage`]), through calls where it is in a register that those keep, and through the
 //! stack frame where that is addressed by `rbp`.
 //!

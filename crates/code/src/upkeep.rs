@@ -88,7 +88,7 @@ fn decoder<'c>(code: &Code<'c>, at: u64) -> Option<Decoder<'c>> {
     Some(Decoder::with_ip(64, bytes, at, DecoderOptions::NONE))
 }
 
-/// Returns whether its memory operand is the canary.
+/// Returns true if its memory operand is the canary.
 fn is_canary(instruction: &Instruction) -> bool {
     let has_memory = (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
     has_memory
@@ -114,7 +114,7 @@ fn restored(load: &Instruction) -> Option<Register> {
     }
 }
 
-/// Returns whether what is in `register` is compared with the canary soon from `at` on.
+/// Returns true if what is in `register` is compared with the canary soon from `at` on.
 fn is_compared(code: &Code<'_>, at: u64, register: Register) -> bool {
     let Some(mut decoder) = decoder(code, at) else {
         return false;
@@ -142,7 +142,7 @@ fn is_compared(code: &Code<'_>, at: u64, register: Register) -> bool {
     false
 }
 
-/// Returns whether the function ends after the load, and has no use for the register on the way.
+/// Returns true if the function ends after the load, and has no use for the register on the way.
 fn ends(code: &Code<'_>, load: &Instruction, register: Register) -> bool {
     let Some(mut instructions) = decoder(code, load.next_ip()) else {
         return false;
@@ -179,14 +179,14 @@ fn ends(code: &Code<'_>, load: &Instruction, register: Register) -> bool {
     false
 }
 
-/// Returns whether it reads or writes the register, or a part of it.
+/// Returns true if it reads or writes the register, or a part of it.
 fn touches(infos: &mut InstructionInfoFactory, next: &Instruction, register: Register) -> bool {
     let info = infos.info(next);
     let mut used = info.used_registers().iter();
     used.any(|u| u.access() != OpAccess::None && u.register().full_register() == register)
 }
 
-/// Returns whether it moves the stack pointer up.
+/// Returns true if it moves the stack pointer up.
 fn raises(instruction: &Instruction) -> bool {
     let by = match instruction.op1_kind() {
         OpKind::Immediate8to64 | OpKind::Immediate32to64 => instruction.immediate(1) as i64,

@@ -1,4 +1,4 @@
-//! What a loaded value is, by what code does with it.
+//! Types of loaded values, inferred from the code that uses them.
 //!
 //! # Problem
 //! A profile has 64 bits of each value. Whether they are a pointer, a number, a floating-point number or a character is known to
@@ -183,7 +183,7 @@ impl Value {
         }
     }
 
-    /// Returns whether no register has it.
+    /// Returns true if no register has it.
     pub(crate) fn is_gone(&self) -> bool {
         self.registers.is_empty()
     }

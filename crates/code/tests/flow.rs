@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use trommel_code::{Count, Events, Flow};
 use trommel_symbol::Code;
 
-/// What a block ends with; targets are numbers of blocks.
+/// End of a block. Targets are numbers of blocks.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Into,
@@ -19,7 +19,7 @@ enum End {
     Return,
 }
 
-/// Where the functions that are called are: not in the code.
+/// Address of the functions that are called: not in the code.
 const ELSEWHERE: u64 = 0x10_0000;
 const START: u64 = 0x1000;
 

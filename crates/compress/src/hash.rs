@@ -33,7 +33,7 @@ pub use paper::{Randomize, xor_fold};
 /// The widest index.
 pub const MAX_BITS: u32 = 32;
 
-/// Returns whether pc and value bytes meet in the same lanes at this index width, so that they cancel.
+/// Returns true if pc and value bytes meet in the same lanes at this index width, so that they cancel.
 pub const fn degenerate(bits: u32) -> bool {
     matches!(bits, 8 | 16 | 32)
 }

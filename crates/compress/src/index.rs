@@ -1,8 +1,8 @@
-//! Which entry of a table holds a tuple: an open-addressed index that is never built anew.
+//! Index of the entries of a table by tuple: open-addressed, and never built anew.
 //!
-//! Entries are numbers; their tuples stay where the table keeps them, and are asked for with a
-//! function. Searches go from a tuple's bucket to the next empty one (linear probing); taking an entry
-//! out moves up those after it that a search would no longer reach, so that nothing is left behind.
+//! Entries are numbers. Their tuples stay where the table keeps them, and are asked for with a
+//! function. Searches go from a tuple's bucket to the next empty one (linear probing). Taking an entry
+//! out moves up those after it that a search would no longer reach, so that each search still finds its entry.
 //!
 //! Invariant: at most a quarter of the buckets are in use, so that a search ends.
 

@@ -141,7 +141,7 @@ impl MultiHash {
         self.statistics
     }
 
-    /// Counts the event in its counters; whether all of them have reached the threshold. `at`
+    /// Counts the event in its counters. Returns true if all of them have reached the threshold. `at`
     /// receives the counters' positions.
     fn count(&mut self, tuple: Tuple, at: &mut [usize]) -> bool {
         let lanes = (64 / self.lane_bits) as usize;
@@ -196,7 +196,7 @@ impl MultiHash {
         out.interval_end();
     }
 
-    /// The interval has ended; tells the candidates, with their slots in the accumulator.
+    /// The interval has ended. Reports the candidates, with their slots in the accumulator.
     fn turn_over(&mut self, report: impl FnMut(usize, Message)) {
         let (threshold, retain) = (self.threshold, self.spec.retain);
         let turnover = (self.accumulator).end_interval(threshold, retain, report);

@@ -59,7 +59,7 @@ impl Choose for Exact {
 
 /// `P`: every r-th event. The event that brings the counter to r is sent. With `:phase` counters start
 /// at random, as systematic sampling has it (Cochran, *Sampling techniques*, chapter 8): from 0, a substream
-/// never tells its first r − 1 events, which is a quarter of 1M events in 2048 of them.
+/// never reports its first r − 1 events, which is a quarter of 1M events in 2048 of them.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     rate: u32,

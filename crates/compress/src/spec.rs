@@ -134,7 +134,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns whether a number of tables (rows, ways) follows the letters.
+    /// Returns true if a number of tables (rows, ways) follows the letters.
     pub const fn has_tables(self) -> bool {
         !matches!(self, Self::SpaceSaving | Self::MisraGries)
     }
@@ -191,7 +191,7 @@ pub struct IntervalSpec {
 }
 
 impl IntervalSpec {
-    /// Returns whether the profiler picks the length of its intervals.
+    /// Returns true if the profiler picks the length of its intervals.
     pub const fn is_adaptive(&self) -> bool {
         self.longest > self.interval
     }
@@ -256,7 +256,7 @@ impl Percent {
     /// 100 %.
     pub const WHOLE: Self = Self(100_000_000);
 
-    /// Returns whether `part` is at least this share of `whole`.
+    /// Returns true if `part` is at least this share of `whole`.
     pub const fn reached(self, part: u64, whole: u64) -> bool {
         part as u128 * Self::WHOLE.0 as u128 >= self.0 as u128 * whole as u128
     }
@@ -278,7 +278,7 @@ impl Sampler {
         }
     }
 
-    /// Returns whether random numbers decide what is sent.
+    /// Returns true if random numbers decide what is sent.
     pub const fn is_random(self) -> bool {
         !matches!(self, Self::Periodic(_, Start::Zero))
     }
@@ -296,7 +296,7 @@ impl Sampler {
 }
 
 impl Spec {
-    /// Returns whether random numbers decide what is sent.
+    /// Returns true if random numbers decide what is sent.
     pub const fn is_random(&self) -> bool {
         if let Some(thinning) = self.thinning
             && thinning.is_random()

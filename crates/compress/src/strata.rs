@@ -55,7 +55,7 @@ impl Strata {
         })
     }
 
-    /// Returns whether a few instructions find the substream of a value: there is but one, or the hash function is
+    /// Returns true if a few instructions find the substream of a value: there is but one, or the hash function is
     /// one for software.
     pub fn is_cheap(&self) -> bool {
         self.substreams == 1 || self.hash != HashKind::Paper

@@ -117,7 +117,7 @@ impl CounterTable {
         self.0.entries.len()
     }
 
-    /// Returns whether no entry is in use.
+    /// Returns true if no entry is in use.
     pub fn is_empty(&self) -> bool {
         self.0.entries.is_empty()
     }

@@ -108,7 +108,7 @@ impl Entry {
         Some(core::mem::take(&mut self.hits))
     }
 
-    /// An event of another tuple; whether that one takes over.
+    /// An event of another tuple. Returns true if that one takes over.
     fn miss(&mut self) -> bool {
         // E4, E5a.
         self.state = State::Evict;

@@ -118,7 +118,7 @@ fn an_interval_may_have_all_the_events_that_32_bits_count() {
     assert_eq!(interval.threshold_count(), u32::MAX);
 }
 
-/// As many events of one tuple, and 2^20 · 3 more, one by one.
+/// Offers 2^21 events of one tuple (2^`TROMMEL_SCALE`, if set), and 2^20 · 3 more.
 #[test]
 fn every_event_is_looked_at() {
     let bits: u32 = std::env::var("TROMMEL_SCALE")

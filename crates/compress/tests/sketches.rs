@@ -50,7 +50,7 @@ fn stream() -> impl Strategy<Value = Vec<Tuple>> {
     prop::collection::vec(tuple, 0..700)
 }
 
-/// What HeavyKeeper tells tuples apart by.
+/// Returns the fingerprint by which HeavyKeeper tells tuples apart.
 fn fingerprint(tuple: Tuple) -> u64 {
     let mixed = (tuple.pc.word() ^ tuple.value.rotate_left(32)).wrapping_add(tuple.value);
     let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

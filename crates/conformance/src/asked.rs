@@ -58,7 +58,7 @@ pub struct Answers {
     pub rates: Vec<Rate>,
 }
 
-/// What the queries of `question` do in a run of `program`, at most `limit` instructions long, whose code
+/// Returns what the queries of `question` do in a run of `program`, at most `limit` instructions long, whose code
 /// has the tags that `tag` says. The engine's seed is `seed`; rates of `every auto` are rehearsed.
 pub fn answers(
     program: &Path,

@@ -20,7 +20,7 @@ pub fn workspace() -> PathBuf {
         .to_path_buf()
 }
 
-/// Where this program is built.
+/// Directory in which this program is built.
 struct Place {
     /// The target directory.
     target: PathBuf,

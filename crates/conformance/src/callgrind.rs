@@ -2,7 +2,7 @@
 //!
 //! With `--dump-instr=yes --collect-jumps=yes` the file has a line per instruction (and calling
 //! context) with its executions, and lines for transfers of control: `jcnd=TAKEN/EXECUTED TARGET`,
-//! `jump=COUNT TARGET`, `calls=COUNT TARGET`. The line *behind* a transfer names the instruction it
+//! `jump=COUNT TARGET`, `calls=COUNT TARGET`. The line *after* a transfer names the instruction it
 //! comes from. Addresses are vaddrs of the object named by the last `ob=`; `cob=` names the
 //! callee's object for the next `calls=` only.
 //!
@@ -49,7 +49,7 @@ pub fn count<S: AsRef<OsStr>>(
     parse(&run(argv, env, dir)?, Path::new(argv[0].as_ref()))
 }
 
-/// How often each instruction of the main executable was executed; [`count`] says how it is run. Each round of a
+/// Returns how often each instruction of the main executable was executed; [`count`] says how it is run. Each round of a
 /// repeated string instruction counts.
 pub fn instructions<S: AsRef<OsStr>>(
     argv: &[S],
@@ -97,7 +97,7 @@ fn run<S: AsRef<OsStr>>(
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What valgrind adds to the environment of the programs it runs in `dir`.
+/// Returns the variables that valgrind adds to the environment of the programs it runs in `dir`.
 pub fn added_environment(dir: &Path) -> Result<Vec<(OsString, OsString)>, String> {
     let done = Command::new("valgrind")
         .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])

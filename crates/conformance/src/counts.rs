@@ -50,7 +50,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What `report --json` of the command `bin` says of the executable `main` in a profile.
+    /// Reads what `report --json` of the command `bin` says of the executable `main` in a profile.
     pub fn reported(bin: &Path, data: &Path, main: &Path) -> Result<Self, String> {
         Self::from_report(&report(bin, data)?, main)
     }
@@ -116,7 +116,7 @@ fn report(bin: &Path, data: &Path) -> Result<String, String> {
     output(command.args(["--json", "--top", "1000000000"]))
 }
 
-/// What `report --json` says of a run of `argv` with these kinds and this compressor, with `env` added to its environment, that ends
+/// Returns what `report --json` says of a run of `argv` with these kinds and this compressor, with `env` added to its environment, that ends
 /// with this code, or by a signal.
 pub fn recorded_by(
     bin: &Path,
@@ -188,7 +188,7 @@ fn number(v: &Value) -> Option<u64> {
     })
 }
 
-/// Lists up to 20 differences of two count tables; `Ok` tells how many rows and events agree.
+/// Lists up to 20 differences of two count tables; `Ok` holds how many rows and events agree.
 pub fn compare<K: Ord + Copy>(
     what: &str,
     expected: &BTreeMap<K, u64>,

@@ -25,13 +25,13 @@ pub use crate::wait::children_cpu;
 /// The event mixes that every behaviour check runs.
 pub const MIXES: [&str; 4] = ["none", "edge,call", "edge,call,value,type", "path"];
 
-/// Events of all kinds, counted in generated code: each by itself, and in strides.
+/// Events of all kinds, counted in generated code: each by itself, and by strides.
 pub const COUNTED: [(&str, &str); 2] = [
     ("edge,call,value,type", "H:crc[P16]2048+A16"),
     ("edge,call,value,type", "P40"),
 ];
 
-/// What an observer sees of a run.
+/// Outcome of a run, as an observer sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// Everything written to standard output.
@@ -213,7 +213,7 @@ impl Job {
         })
     }
 
-    /// Requires that a run under every mix, and in every way to count, shows what a native run shows; tells the first difference.
+    /// Requires that a run under every mix, and in every way to count, shows what a native run shows. The error is the first difference.
     pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
         let native = self.native(limit).map_err(|e| format!("native: {e}"))?;
         if native.timed_out {
@@ -332,7 +332,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a command prints that succeeds.
+/// Returns the output of a command that succeeds.
 ///
 /// # Errors
 /// How it has ended otherwise, with what it said.
@@ -363,7 +363,7 @@ pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(
     }
 }
 
-/// What `record` says where the kernel refuses perf events, without which there are no windows.
+/// Returns the message of `record` where the kernel refuses perf events, without which there are no windows.
 ///
 /// # Panics
 /// Without a command to test.

@@ -24,7 +24,7 @@ mod vector;
 pub use flow::program;
 pub use frames::loops;
 
-/// Which instruction sets this processor has beyond x86-64 itself.
+/// Instruction sets that this processor has beyond x86-64 itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     /// BMI1, BMI2, LZCNT, ADX and MOVBE.
@@ -36,7 +36,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Those of this machine.
+    /// Returns those of this machine.
     pub fn here() -> Self {
         use std::arch::is_x86_feature_detected as has;
         let avx2 = has!("avx2") && has!("fma");

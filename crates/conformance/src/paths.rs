@@ -346,7 +346,7 @@ fn wait(pid: i32) -> io::Result<(i32, i32)> {
     Ok((found, status))
 }
 
-/// The paths that `trommel report --json` tells of the module at `main`.
+/// The paths that `trommel report --json` reports of the module at `main`.
 pub fn of_report(report: &Value, main: &Path) -> Result<Paths, String> {
     let modules = report["modules"].as_array().ok_or("no modules")?;
     let id = modules

@@ -111,7 +111,7 @@ struct Stepper {
     info: InstructionInfoFactory,
 }
 
-/// What to look at when an instruction runs.
+/// Plan of what to look at when an instruction runs.
 #[derive(Clone)]
 struct Plan {
     instruction: Instruction,

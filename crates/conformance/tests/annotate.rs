@@ -1,4 +1,4 @@
-//! How often each instruction was executed, as `trommel annotate` derives it from exact counts of branches and calls, against
+//! Execution counts of each instruction, as `trommel annotate` derives them from exact counts of branches and calls, against
 //! callgrind, which counts instructions.
 //!
 //! * `instructions …`: all code of real programs, as one piece and cut at the functions that are called in it.
@@ -116,7 +116,7 @@ impl Both {
         }))
     }
 
-    /// What `trommel annotate` says of a function, or what it says in place of that.
+    /// Returns what `trommel annotate` says of a function, or what it says in place of that.
     fn annotated(&self, function: &str) -> Result<Result<Value, String>, String> {
         let done = Command::new(trommel().ok_or("no trommel")?)
             .args(["annotate", "--json", "--top", "1"])
@@ -265,7 +265,7 @@ fn hex(digits: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|e| e.to_string())
 }
 
-/// Where the compiler's code is.
+/// Returns the addresses of the compiler's code.
 fn text_of(program: &Path) -> Result<Range<u64>, String> {
     let listed = output(Command::new("readelf").arg("-SW").arg(program))?;
     let line = listed.lines().find(|l| l.contains(" .text "));

@@ -61,14 +61,14 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// What `trommel values --json` says of a file.
+/// Returns what `trommel values --json` says of a file.
 fn values(data: &Path, options: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(bin());
     command.args(["values", "--json"]).args(options).arg(data);
     serde_json::from_str(&output(&mut command)?).map_err(text)
 }
 
-/// That of a recording with these options, of everything that has values.
+/// Returns the same of a recording with these options, of everything that has values.
 fn recorded(options: &[&str]) -> Result<Value, String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
@@ -118,7 +118,7 @@ fn truth(argument: &Value) -> Option<BTreeMap<u64, f64>> {
     })
 }
 
-/// Checks one recording: which arguments there are, and, of each that is told, how many limits hold the truth, of how many.
+/// Checks one recording: which arguments there are, and, of each that is reported, how many limits hold the truth, of how many.
 fn judge(all: &Value) -> Result<(usize, usize), String> {
     let own = own(all);
     let found: BTreeSet<_> = own.iter().map(|a| name(a)).collect();
@@ -216,7 +216,7 @@ fn ranked() -> Result<(), String> {
     let people = output(Command::new(bin()).arg("values").arg(&data))?;
     let lines: Vec<&str> = people.lines().filter(|l| l.contains(" of ")).collect();
     let has = |what: &str| lines.iter().any(|l| l.contains(what));
-    // What is told of a function is not told again of each call.
+    // What is reported of a function is not reported again of each call.
     let right = has("rdi of constant ")
         && !has("rdi of constant, by")
         && has("rdi of sites, by main+")
@@ -241,7 +241,7 @@ fn ranked() -> Result<(), String> {
     }
 }
 
-/// What is passed stands beside the call.
+/// Checks that the values that are passed stand beside the call.
 fn annotated() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
@@ -276,7 +276,7 @@ fn annotated() -> Result<(), String> {
     }
 }
 
-/// A function of a library, which is called by a stub: where branches are recorded too, it is told by its own name.
+/// A function of a library, which is called by a stub: where branches are recorded too, it is reported by its own name.
 fn stubs() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");

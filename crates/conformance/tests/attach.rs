@@ -1,4 +1,4 @@
-//! Running programs taken under control and detached: they notice nothing, and nothing is left behind.
+//! Running programs that are attached and detached: they notice nothing, and nothing of ours remains.
 //!
 //! `TROMMEL_ATTACH_CYCLES` sets how often each is attached to.
 
@@ -106,7 +106,7 @@ impl Running {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// What it printed, if it ended well.
+    /// Returns its output, if it ended well.
     fn output(mut self) -> Result<String, String> {
         drop(self.0.stdin.take());
         let mut out = String::new();
@@ -124,7 +124,7 @@ impl Running {
         fs::read_to_string(format!("/proc/{}/{name}", self.pid())).map_err(text)
     }
 
-    /// What must be as it was: mappings but for the program's own heaps and stacks, descriptors, and
+    /// Returns what must be as it was: mappings but for the program's own heaps and stacks, descriptors, and
     /// handlers.
     fn traces(&self) -> Result<String, String> {
         let status = self.file("status")?;
@@ -147,7 +147,7 @@ impl Running {
         Ok(format!("{}\n{files:?}\n", all.join("\n")))
     }
 
-    /// How many mappings it has.
+    /// Returns the number of its mappings.
     fn mappings(&self) -> Result<usize, String> {
         Ok(self.file("maps")?.lines().count())
     }
@@ -185,7 +185,7 @@ fn well(output: &Output) -> Result<(), String> {
     }
 }
 
-/// How often each program is attached to.
+/// Returns how often each program is attached to.
 fn number_of_cycles() -> u32 {
     let number = std::env::var("TROMMEL_ATTACH_CYCLES");
     number.ok().and_then(|n| n.parse().ok()).unwrap_or(8)

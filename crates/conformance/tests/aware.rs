@@ -22,7 +22,7 @@ fn run(command: &mut Command) -> Output {
     done
 }
 
-/// What a program prints natively, and under `trommel` with these arguments: standard output and error.
+/// Returns what a program prints natively, and under `trommel` with these arguments: standard output and error.
 fn both(program: &Path, words: &[&str], trommel_args: &[&str]) -> [String; 3] {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let native = run(Command::new(program).args(words));

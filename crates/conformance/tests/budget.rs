@@ -62,7 +62,7 @@ fn record(options: &[&str], program: &Path, argument: &str) -> Result<Value, Str
     serde_json::from_str(&report).map_err(|e| e.to_string())
 }
 
-/// As [`record`], of a program that is given more to do, `turns` at first, until as many windows as asked for were counted: how
+/// Records as [`record`] does a program that is given more to do, `turns` at first, until as many windows as asked for were counted: how
 /// many there are in a second is the machine's affair, and what else it does.
 fn record_windows(
     options: &[&str],
@@ -130,7 +130,7 @@ fn skid() -> Result<(), String> {
     }
 }
 
-/// Of every load and value, the exact share.
+/// Returns the exact share of every load and value.
 fn exact(program: &Path, argument: &str) -> Result<BTreeMap<(u64, u64), f64>, String> {
     let report = record(&["-e", "value"], program, argument)?;
     let mut shares = BTreeMap::new();
@@ -180,7 +180,7 @@ fn shares() -> Result<(), String> {
     judge(held, all, 45)
 }
 
-/// Of every conditional branch of a program's own, the share that is taken, and its limits.
+/// Returns, of every conditional branch of a program's own, the share that is taken, and its limits.
 fn taken(report: &Value) -> BTreeMap<u64, (f64, f64)> {
     let mut counts: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
     let mut draws: BTreeMap<u64, f64> = BTreeMap::new();
@@ -394,7 +394,7 @@ fn executes() -> Result<(), String> {
     Ok(())
 }
 
-/// An executed program that cannot be attached runs as it would alone, which is told once.
+/// An executed program that cannot be attached runs as it would alone, which is reported once.
 fn executes_restricted() -> Result<(), String> {
     let program = built("values")?;
     let filtered = program::built("tests/attach/filtered.c", "filtered", &["-O1"])?;

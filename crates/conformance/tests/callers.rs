@@ -17,7 +17,7 @@ use trommel_conformance::program;
 
 /// Turns of the program.
 const TURNS: &str = "12000000";
-/// How the program is built: without frame pointers, and with them.
+/// Builds of the program: without frame pointers, and with them.
 const BUILDS: [(&str, &[&str]); 3] = [
     ("callers", &["-O2", "-g", "-fomit-frame-pointer"]),
     ("callers-fp", &["-O2", "-g", "-fno-omit-frame-pointer"]),
@@ -80,7 +80,7 @@ fn built(name: &str, flags: &[&str]) -> Result<PathBuf, String> {
     program::built("tests/budget/callers.c", name, flags)
 }
 
-/// What a command says of a file, as JSON.
+/// Returns what a command says of a file, as JSON.
 fn json(words: &[&str], data: &Path) -> Result<Value, String> {
     let said = output(Command::new(bin()).args(words).arg("--json").arg(data))?;
     serde_json::from_str(&said).map_err(text)
@@ -291,7 +291,7 @@ fn shown() -> Result<(), String> {
     if values != [1001, 1002] {
         return Err(format!("{values:?}: {}", all["by_caller"]));
     }
-    // The load itself is told as ever, once.
+    // The load itself is reported as ever, once.
     let whole = list(&all, "loads")
         .iter()
         .filter(|l| function(&l["at"]) == "leaf");

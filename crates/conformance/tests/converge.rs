@@ -21,7 +21,7 @@ fn built() -> PathBuf {
     .expect("it compiles")
 }
 
-/// What is recorded with these options, and what the program and the command say. Stress options: `stress`.
+/// Returns what is recorded with these options, and what the program and the command say. Stress options: `stress`.
 fn record(options: &[&str], stress: &str, arguments: &[&str]) -> (Value, Output) {
     let scratch = Scratch::new().expect("a directory");
     let data = scratch.path("data");
@@ -37,7 +37,7 @@ fn record(options: &[&str], stress: &str, arguments: &[&str]) -> (Value, Output)
     (serde_json::from_str(&report).expect("JSON"), done)
 }
 
-/// As [`record`], for longer each time until `is_enough` of the report. On a busy machine the host looks late, counting takes more then,
+/// Records as [`record`] does, for longer each time until `is_enough` of the report. On a busy machine the host looks late, counting takes more then,
 /// and rounds begin as much later.
 fn long_enough(
     options: &[&str],
@@ -84,7 +84,7 @@ fn from(report: &Value, list: &str, function: &str) -> u64 {
     within.map(|v| number(v, "count")).sum()
 }
 
-/// Whether some place of a function was executed without being profiled.
+/// Returns a test that is true if some place of a function was executed without being profiled.
 fn is_filtered(list: &'static str, function: &'static str) -> impl Fn(&Value) -> bool {
     move |report| {
         places(report, list, function)

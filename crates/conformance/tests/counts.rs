@@ -116,7 +116,7 @@ const COUNTED: [(&str, &str); 13] = [
     ("threads_ended@-O2-pthread-Wl,-z,now", ""),
 ];
 
-/// What programs of [`COUNTED`] are under when counters are compared with records.
+/// Options that programs of [`COUNTED`] are under when counters are compared with records.
 const COUNTED_UNDER: [&str; 17] = [
     "",
     "insns=1",
@@ -137,7 +137,7 @@ const COUNTED_UNDER: [&str; 17] = [
     "trace,arena=3,evict=97",
 ];
 
-/// What they are under when samples are. As long a word in the environment as [`SAMPLES_OF`], where it can be: the dynamic
+/// Options that they are under when samples are. As long a word in the environment as [`SAMPLES_OF`], where it can be: the dynamic
 /// linker looks at each letter.
 const SAMPLED_UNDER: [&str; 8] = [
     "far=0000",
@@ -162,7 +162,7 @@ fn title(what: &str, name: &str, argument: &str, stress: &str) -> String {
 
 const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
     local s='' for k=1,50 do s=s..tostring(t[k]) end print(#s, s:gsub('1','x'))";
-/// What `report --json` says of a run of `argv`, with `env` added to its environment.
+/// Returns what `report --json` says of a run of `argv`, with `env` added to its environment.
 fn recorded(
     bin: &Path,
     argv: &[String],
@@ -337,7 +337,7 @@ fn command(name: &str, argument: &str, stress: &str) -> Result<(Vec<String>, Opt
     Ok((argv.collect(), (argument != "segv").then_some(0)))
 }
 
-/// What is counted in generated code is what would have been recorded.
+/// Compares counts made in generated code with those of records.
 fn counters(name: &str, argument: &str, stress: &str) -> Result<(), String> {
     let Some(bin) = trommel() else {
         return Ok(());
@@ -352,8 +352,8 @@ fn counters(name: &str, argument: &str, stress: &str) -> Result<(), String> {
     same(&expected, &got)
 }
 
-/// What a sampler in generated code tells, is what it makes of the events that would have been recorded. One that
-/// tells every event tells what was executed.
+/// Compares what a sampler in generated code reports with what it makes of the events that would have been recorded. One that
+/// reports every event reports what was executed.
 fn sampled(name: &str, argument: &str, stress: &str) -> Result<(), String> {
     let Some(bin) = trommel() else {
         return Ok(());

@@ -77,7 +77,7 @@ impl Running {
         self.0.id()
     }
 
-    /// What it printed.
+    /// Returns its output.
     fn output(mut self) -> Result<String, String> {
         let mut out = String::new();
         if let Some(mut stdout) = self.0.stdout.take() {
@@ -89,7 +89,7 @@ impl Running {
         }
     }
 
-    /// What there is of ours in it.
+    /// Returns what there is of ours in it.
     fn traces(&self) -> Vec<String> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default();
         let ours = |line: &&str| line.contains("rwxp") || line.contains("memfd:");

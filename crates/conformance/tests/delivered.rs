@@ -1,4 +1,4 @@
-//! What the queries of the paper's Figure 2 (Heil and Smith, MICRO 2000) deliver of programs that no stepper could follow:
+//! Messages that the queries of the paper's Figure 2 (Heil and Smith, MICRO 2000) deliver of programs that no stepper could follow:
 //! of a real one its edges, within the error of sampling; of threads, signal handlers and children under stress each store.
 
 use std::collections::BTreeMap;

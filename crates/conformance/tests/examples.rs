@@ -115,7 +115,7 @@ fn stage() -> Result<Scratch, String> {
     }
 }
 
-/// What examples of databases name beside that: one, and a process that goes on.
+/// Makes the files that examples of databases name beside that: one, and a process that goes on.
 fn with_database(stage: &Scratch) -> Result<(), String> {
     let script = r#"set -e
         printf 'int main(void) { volatile long n = 0; while (n < 20000000000) n = n + 1; return 0; }' > busy.c
@@ -180,7 +180,7 @@ fn runs(line: &str, dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether `record --all` is allowed here; a word where it is not.
+/// Returns true if `record --all` is allowed here, and prints a word where it is not.
 fn may_sample_the_machine(stage: &Scratch) -> Result<bool, String> {
     let doctor = shell("trommel doctor", stage.dir())?;
     let refused = String::from_utf8_lossy(&doctor.stdout).contains("`record --all` is refused");
@@ -272,7 +272,7 @@ fn markdown(directory: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns whether a word in code quotes is meant as a file of this repository.
+/// Returns true if a word in code quotes is meant as a file of this repository.
 fn is_path(word: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     word.contains('/')

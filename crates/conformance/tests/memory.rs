@@ -1,4 +1,4 @@
-//! What windows tell of accesses to memory (`record -e address`, `-e latency`): addresses are those that the program accesses,
+//! Reports of accesses to memory from windows (`record -e address`, `-e latency`): addresses are those that the program accesses,
 //! `replay` finds pairs that are in each other's way and no others, `latency` tells the caches apart, and the program notices nothing.
 //!
 //! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
@@ -67,7 +67,7 @@ fn real(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Where the labels of a program are.
+/// Returns the addresses of a program's labels.
 fn labels(program: &Path) -> Result<BTreeMap<String, u64>, String> {
     let all = output(Command::new("nm").arg(program))?;
     let label = |line: &str| {
@@ -125,7 +125,7 @@ fn addresses() -> Result<(), String> {
     }
 }
 
-/// What the program computes does not depend on being looked at.
+/// Checks that the program computes the same while it is looked at.
 fn timed() -> Result<(), String> {
     let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
     let program = built("tests/memory/forms.c", "forms", &flags)?;

@@ -1,4 +1,4 @@
-//! Customisation modules: the examples tell of a program what is known of it; each thing that can be wrong with a module is told, and the
+//! Customisation modules: the examples tell of a program what is known of it; each thing that can be wrong with a module is reported, and the
 //! program that is observed does not notice.
 //!
 //! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
@@ -93,7 +93,7 @@ fn record(scratch: &Scratch, module: &str, command: &[&str]) -> Result<Output, S
     record.output().map_err(|e| e.to_string())
 }
 
-/// What the report says of the module.
+/// Returns what the report says of the module.
 fn report(scratch: &Scratch) -> Result<Value, String> {
     let mut report = Command::new(trommel().ok_or("no command")?);
     let report = report.args(["report", "--json"]).arg(scratch.path("data"));
@@ -109,7 +109,7 @@ fn holds(truth: bool, what: impl std::fmt::Debug) -> Result<(), String> {
     }
 }
 
-/// Of the instruction in a function that has most pairs, the value with a text (or function) of this name.
+/// Returns the value with a text (or function) of this name, of the instruction in a function that has most pairs.
 fn value<'a>(custom: &'a Value, function: &str, name: &str) -> Result<&'a Value, String> {
     let instructions = custom["instructions"].as_array().ok_or("no instructions")?;
     let there = |i: &&Value| i["at"]["function"] == function;
@@ -120,7 +120,7 @@ fn value<'a>(custom: &'a Value, function: &str, name: &str) -> Result<&'a Value,
     found.ok_or_else(|| format!("{function}: no {name} in {custom}"))
 }
 
-/// That a value's share is within its limits.
+/// Checks that a value's share is within its limits.
 fn is_share(value: &Value, truth: f64) -> Result<(), String> {
     let limit = |name: &str| value[name].as_f64().ok_or("no limit");
     let (low, high) = (limit("share_low")?, limit("share_high")?);

@@ -90,7 +90,7 @@ fn argv(program: &Path, argument: &str) -> Vec<String> {
     words.into_iter().filter(|word| !word.is_empty()).collect()
 }
 
-/// What `report --json` says of a run that records `mix`.
+/// Returns what `report --json` says of a run that records `mix`.
 fn recorded(
     bin: &Path,
     argv: &[String],
@@ -273,7 +273,7 @@ fn number(value: &Value) -> Result<u64, String> {
     value.as_u64().ok_or_else(|| format!("no number: {value}"))
 }
 
-/// What edges and calls say, and what paths do, in one recording.
+/// Returns the sums of edges and calls, and those of paths, in one recording.
 fn sums(report: &Value) -> Result<(Sums, Sums), String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let kind = |name: &Value| {

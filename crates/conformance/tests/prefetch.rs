@@ -10,7 +10,7 @@ use serde_json::Value;
 use trommel_conformance::exec::{Scratch, trommel};
 use trommel_conformance::program;
 
-/// What the target sends in a round, of one thread.
+/// Bytes that the target sends in a round, of one thread.
 const ROUND: u64 = 8 * (16 << 10);
 
 fn built(source: &str, flags: &[&str]) -> PathBuf {

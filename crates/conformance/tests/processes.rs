@@ -1,4 +1,4 @@
-//! Processes and programs that a program starts: their counts, what is told of them, and what becomes
+//! Processes and programs that a program starts: their counts, what is reported of them, and what becomes
 //! of them when something ends before they do.
 
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ fn children_have_the_counts_of_the_same_work_in_one_process() {
     }
 }
 
-/// What a thread has left is not free before it comes out of the cache; what it sleeps in is all that it keeps.
+/// Tests that what a thread has left is free once it comes out of the cache. A thread that sleeps keeps only what it sleeps in.
 #[test]
 fn threads_that_sleep_do_not_fill_the_cache() {
     let place = Place::new();

@@ -32,7 +32,7 @@ fn main() {
     libtest_mimic::run(&args, trials).exit();
 }
 
-/// Whether signals find a program in the cache, where steps lead to the next boundary.
+/// Returns true if signals find a program in the cache, where steps lead to the next boundary.
 fn has_traps(variant: &Variant) -> bool {
     variant.name.starts_with("signal_") || variant.name.starts_with("threads_signals")
 }

@@ -21,7 +21,7 @@ use trommel_query::{Field, Operation, Program, assemble};
 /// Seeds of random queries.
 const SEEDS: u64 = 12;
 const LIMIT: u64 = 1_000_000;
-/// What `record` starts from.
+/// Seed that `record` starts from.
 const ENGINE_SEED: u64 = 1;
 /// Optimisations that the program is built with.
 const BUILDS: [&str; 2] = ["-O2", "-O0"];
@@ -107,7 +107,7 @@ fn functions(program: &Path) -> Result<BTreeMap<String, (u64, u64)>, String> {
         .collect())
 }
 
-/// Of one message the queue, the instruction, the executions that it stands for, and the words.
+/// One message: the queue, the instruction, the executions that it stands for, and the words.
 type Line = (u64, u64, u64, Vec<u64>);
 
 fn same(seed: u64, text: &str) -> Result<(), String> {
@@ -257,7 +257,7 @@ fn totals(question: &Program, answers: &Answers, report: &Value) -> Result<(), S
     Ok(())
 }
 
-/// Of stores that are rare each is told of; of those that are frequent some, and which phase has how many is estimated rightly.
+/// Checks that each rare store is reported. Of frequent ones some are, and the counts of each phase are estimated rightly.
 fn phases() -> Result<(), String> {
     const TEXT: &str = "tag 1 symbol store; for opSTORE 1 every auto collect op1; send 1 stop;";
     const RARE: u64 = 20_000;
@@ -281,7 +281,7 @@ fn phases() -> Result<(), String> {
     }
     // By phase: records, executions they stand for, the variance of that, and N of the last one.
     let mut all = [[0_u64; 4]; 4];
-    // Rare stores of the later half of their phase that are told of.
+    // Rare stores of the later half of their phase that are reported.
     let mut late = [0_u64; 4];
     let sent = fs::read_to_string(&messages).map_err(|e| e.to_string())?;
     for text in sent.lines() {

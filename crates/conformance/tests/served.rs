@@ -16,7 +16,7 @@ use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
 /// Figure 2(c) of the paper (Heil and Smith, MICRO 2000).
 const STORES: &str = "tag 1 symbol store_reference;\n\
     for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;";
-/// What makes rare things common.
+/// Stress options that make rare things common.
 const STRESSES: [&str; 4] = ["", "delay=20", "evict=97,insns=3", "pages=64,delay=5"];
 
 /// A program of the repository. Each test builds its own, as they run side by side, and anew: from several files.
@@ -64,7 +64,7 @@ fn record(scratch: &Scratch, query: &str, stress: &str, program: &Path, words: &
     command.output().expect("it runs")
 }
 
-/// What a run that ended well printed.
+/// Returns the output of a run that ended well.
 fn printed(done: &Output, what: &str) -> String {
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let told = String::from_utf8_lossy(&done.stderr);
@@ -264,7 +264,7 @@ fn a_rust_program_serves_a_queue() {
     assert_eq!(flush(9), Answer::Wrong);
 }
 
-/// What the collector says of a run.
+/// Returns the collector's figures of a run.
 fn figures(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines
@@ -310,7 +310,7 @@ fn a_collector_that_forgets_what_its_barrier_tells_is_caught() {
     assert!(said["lost"].parse::<u64>().expect("a number") > 0);
 }
 
-/// When trommel is killed the messages end, which the next flush tells: the program is stopped and marked, and goes on so.
+/// Tests that messages end when trommel is killed, which the next flush tells: the program is stopped and marked, and goes on so.
 #[test]
 fn a_collector_outlives_trommel() {
     let program = collector("outlives", &[]);

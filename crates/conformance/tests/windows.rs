@@ -28,7 +28,7 @@ use trommel_conformance::stepper;
 const EXACT: [u32; 14] = [
     1, 2, 3, 7, 15, 16, 17, 31, 64, 100, 1000, 4095, 4096, 20_000,
 ];
-/// What is collected: latencies do not go with values.
+/// Kinds to collect: latencies do not go with values.
 const MIXES: [&str; 2] = ["edge,call,value,type", "edge,call,type,address,latency"];
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -159,7 +159,7 @@ fn built(name: &str) -> Result<PathBuf, String> {
     program::built(&source, name, &["-O2", "-static"])
 }
 
-/// What a run has said of its windows.
+/// Account of a run's windows.
 #[derive(Default)]
 struct Windows {
     counts: BTreeMap<String, u64>,
@@ -240,7 +240,7 @@ fn exact(length: u32, fault: bool) -> Result<(), String> {
     exactly(length, fault)
 }
 
-/// How what is said of a run begins that is to be made again.
+/// Beginning of the message of a run that is to be made again.
 const FEW: &str = "too few windows";
 
 fn exactly(length: u32, fault: bool) -> Result<(), String> {
@@ -304,7 +304,7 @@ fn counts(program: &Path, data: &Path) -> Result<Counts, String> {
     Counts::from_report(&String::from_utf8_lossy(&report.stdout), program)
 }
 
-/// What is counted in windows is part of what happens.
+/// Checks that the counts of windows are part of what happens.
 fn part(length: u32) -> Result<(), String> {
     let program = built("work")?;
     let program = std::fs::canonicalize(program).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! What windows cost programs: value sampling's table 2.
+//! Costs of windows for programs: value sampling's table 2.
 //!
 //! Problem: differences of a few percent, on machines where the same run differs by as much.
 //!

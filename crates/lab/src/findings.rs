@@ -1,4 +1,4 @@
-//! What an experiment found: data, figures, and claims held against the data.
+//! Findings of an experiment: data, figures, and claims held against the data.
 //!
 //! **I30 (computed verdicts).** A verdict of the lab is computed from the data beside it. The lab speaks only through the callbacks that it is given.
 

@@ -1,4 +1,4 @@
-//! How long loads of small programs take, as `trommel latency` tells.
+//! Latencies of loads in small programs, as `trommel latency` reports them.
 //!
 //! The figures are of this machine and differ from run to run; where the kernel refuses windows there are none, and that is
 //! said.

@@ -302,7 +302,7 @@ impl Lab<'_> {
         made.ok()?.then(|| file(wanted))
     }
 
-    /// Records a program. Whether it is there, and ran long enough.
+    /// Records a program. Returns true if it is there, and ran long enough.
     fn make_trace(&self, program: &Program, wanted: u64, path: &Path) -> Result<bool, String> {
         make_private(&self.cache).map_err(|e| e.to_string())?;
         let named = |e: std::io::Error| format!("{}: {e}", path.display());

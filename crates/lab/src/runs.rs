@@ -130,7 +130,7 @@ impl Done {
 }
 
 impl Lab<'_> {
-    /// Returns whether the lab is only being tried out.
+    /// Returns true if the lab is only being tried out.
     pub(crate) fn is_quick(&self) -> bool {
         self.events < ALL
     }

@@ -101,7 +101,7 @@ impl Barrel {
         self.waiting.push_back(filled);
     }
 
-    /// Returns whether nothing is left to do.
+    /// Returns true if nothing is left to do.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.leaving.is_empty() && self.slots.iter().all(Option::is_none)
     }
@@ -176,7 +176,7 @@ impl Barrel {
         running
     }
 
-    /// Lets what a slot's last instruction did happen. Whether all of it has.
+    /// Lets what a slot's last instruction did happen. Returns true if all of it has.
     fn act(
         &mut self,
         running: &mut Running,

@@ -215,7 +215,7 @@ impl<'t, 'p> Core<'t, 'p> {
         self.counts.misses = self.memory.misses();
     }
 
-    /// One cycle. Whether there is anything left to do.
+    /// One cycle. Returns true if there is anything left to do.
     pub fn cycle(&mut self) -> bool {
         self.retire();
         self.issue();

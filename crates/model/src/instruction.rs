@@ -1,4 +1,4 @@
-//! What the core has to know of an instruction: registers, memory accesses, the unit that executes it.
+//! Facts that the core needs of an instruction: registers, memory accesses, the unit that executes it.
 //!
 //! # Problem
 //! The paper's machine executes PISA, whose instructions load, compute or store; ours are those of x86-64,
@@ -149,13 +149,13 @@ impl Instruction {
         self.pc.wrapping_add(self.length.into())
     }
 
-    /// Returns whether it reads memory.
+    /// Returns true if it reads memory.
     pub fn loads(&self) -> bool {
         self.accesses.iter().any(|a| a.reads)
     }
 }
 
-/// Returns whether it is executed until a count is used up.
+/// Returns true if it is executed until a count is used up.
 pub(crate) fn is_repeated(i: &X86) -> bool {
     (i.has_rep_prefix() || i.has_repne_prefix()) && i.is_string_instruction()
 }
@@ -285,7 +285,7 @@ fn execution(i: &X86, accesses: &[Access]) -> (Option<Unit>, u32, u32) {
     }
 }
 
-/// Returns whether a name is of floating point arithmetic; integers and logic in vectors are not.
+/// Returns true if a name is of floating point arithmetic; integers and logic in vectors are not.
 fn is_float(name: &str) -> bool {
     let name = name.strip_prefix('v').unwrap_or(name);
     let arithmetic = [

@@ -1,4 +1,4 @@
-//! Where the front end believes that control goes on.
+//! Branch prediction of the front end.
 //!
 //! Conditional branches: gshare (Table 5), counters of two bits indexed by the address xor the outcomes of the last
 //! branches. Indirect jumps: the last target, in a buffer of sets. Returns: a stack of return addresses, the

@@ -136,7 +136,7 @@ impl<'p> Unit<'p> {
         }
     }
 
-    /// Returns whether executions of this instruction are counted at all.
+    /// Returns true if executions of this instruction are counted at all.
     pub fn concerns(&self, instruction: &Instruction) -> bool {
         class_of(instruction).is_some_and(|entry| self.program.table().get(entry).is_some())
     }
@@ -192,7 +192,7 @@ impl<'p> Unit<'p> {
         Ok(())
     }
 
-    /// Returns whether retirement waits for the end of its query.
+    /// Returns true if retirement waits for the end of its query.
     pub fn is_synchronous(&self, selected: &Selected) -> bool {
         self.synchronous.get(selected.start.number()) == Some(&true)
     }
@@ -228,7 +228,7 @@ impl<'p> Unit<'p> {
         });
     }
 
-    /// Returns whether retirement waits for a query.
+    /// Returns true if retirement waits for a query.
     pub const fn holds_retirement(&self) -> bool {
         self.awaited > 0
     }
@@ -253,7 +253,7 @@ impl<'p> Unit<'p> {
         done.interrupts * u64::from(self.parameters.profiling.interrupt)
     }
 
-    /// Returns whether all queries have ended.
+    /// Returns true if all queries have ended.
     pub fn is_idle(&self) -> bool {
         self.barrel.is_idle()
     }
@@ -273,7 +273,7 @@ fn class_of(instruction: &Instruction) -> Option<Entry> {
     Some(Entry::of(Subject::Class(class)))
 }
 
-/// Returns whether all of `fields` is there when the instruction retires.
+/// Returns true if all of `fields` is there when the instruction retires.
 fn is_cheap(cheap: Cheap, instruction: &Instruction, fields: FieldSet) -> bool {
     use Field as F;
     let operation = instruction.operation;

@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Returns whether the engine believes that there is room. When it does not, it looks, which takes `access` cycles.
+    /// Returns true if the engine believes that there is room. When it does not, it looks, which takes `access` cycles.
     pub fn has_room(&mut self, now: u64, access: u64) -> bool {
         if self.written - self.seen < self.capacity {
             return true;

@@ -163,7 +163,7 @@ impl Processor {
         }
     }
 
-    /// Returns whether all threads wait for messages.
+    /// Returns true if all threads wait for messages.
     pub fn is_idle(&self) -> bool {
         self.threads.iter().all(|t| t.at == 0)
     }

@@ -1,4 +1,4 @@
-//! What a program executed, instruction by instruction: recorded once, replayed often.
+//! Trace of a program, instruction by instruction: recorded once, replayed often.
 //!
 //! # Problem
 //! The model is driven by what real programs do: which instruction was executed, where it went, which memory
@@ -66,7 +66,7 @@ impl Trace {
         self.executions
     }
 
-    /// Returns whether nothing was executed.
+    /// Returns true if nothing was executed.
     pub const fn is_empty(&self) -> bool {
         self.executions == 0
     }
@@ -142,7 +142,7 @@ impl TraceWriter {
         self.trace.executions
     }
 
-    /// Returns whether there is none.
+    /// Returns true if there is none.
     pub const fn is_empty(&self) -> bool {
         self.trace.executions == 0
     }

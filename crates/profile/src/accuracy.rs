@@ -1,4 +1,4 @@
-//! How close a compressor's profile is to the perfect one.
+//! Accuracy of a compressor's profile against the perfect one.
 //!
 //! Problem: judge many compressors on one stream of events by the papers' own measures, in one pass
 //! over the stream, so that figures can be compared to the last digit.

@@ -1,10 +1,10 @@
-//! What calls pass in registers, as windows have seen it.
+//! Values that calls pass in registers, as seen in windows.
 //!
 //! Values of each register are kept for each function, and for each call and each function that it calls: a call through a pointer passes other
 //! things to other functions. The former are no sum of the latter: a window that sees several calls of a function is one draw of what the function is
 //! called with, and one of each call.
 //!
-//! All six registers are there, whatever the function takes: that only its code tells.
+//! All six registers are there, whatever the function takes: only its code shows which it uses.
 
 use std::collections::BTreeMap;
 

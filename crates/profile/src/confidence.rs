@@ -1,4 +1,4 @@
-//! How far a profile's counts may be from the truth.
+//! Confidence limits of a profile's counts.
 //!
 //! Problem: a sampled count is a number without a meaning until its error is known. What can be said
 //! differs by compressor, and must not be more than is true.

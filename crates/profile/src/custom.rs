@@ -1,4 +1,4 @@
-//! What a customisation module made of windows: pairs of an instruction and a value.
+//! Results of a customisation module from windows: pairs of an instruction and a value.
 
 use std::collections::BTreeMap;
 

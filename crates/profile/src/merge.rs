@@ -61,7 +61,7 @@ impl Merged {
         let mut merged = Self::new(first);
         merged.apart = true;
         let profile = &mut merged.profile;
-        // What is not told of a sum is not told of one either.
+        // What is not known of a sum is not known of one either.
         profile.threads.each.clear();
         profile.origin = Origin {
             pid: profile.origin.pid,
@@ -211,7 +211,7 @@ impl Merged {
             .iter()
             .map(|why| format!("process {pid} ({name}): {why}"));
         run.detach.extend(reasons);
-        // Which of them did what is told process by process.
+        // Which of them did what is reported process by process.
         let all = self.profile.threads.started.max(1);
         self.profile.threads = Threads {
             started: all.saturating_add(other.threads.started.max(1)),

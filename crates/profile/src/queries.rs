@@ -1,4 +1,4 @@
-//! What relational queries came to.
+//! Results of relational queries.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a profile that was made of windows rests on, and how far its figures may be off.
+//! Basis of a profile that was made of windows, and the error of its figures.
 //!
 //! # Problem
 //! A profile made of short looks at a program has few events and says something about many. The

@@ -1,14 +1,14 @@
-//! What samples of the whole machine came to: where time goes, in programs and in the kernel, and what registers hold there.
+//! Samples of the whole machine: where time goes, in programs and in the kernel, and what registers hold there.
 //!
 //! # Problem
-//! An interrupt of the clock finds an instruction that is about to be executed, and the general registers. Nobody sees it
-//! executed, so there are no events; but what the instruction is about to read is known.
+//! An interrupt of the clock finds an instruction that is about to be executed, and the general registers. Its execution is not
+//! seen, so there are no events. But the operands that the instruction is about to read are known.
 //!
 //! # Strategy
 //! Each sample stands for the time from the one before on its processor, in nanoseconds, which is its weight: a place's time is the sum of
 //! weights, with the variance of a Poisson sum ([`Sampled`]; each sample is one draw). The registers that the
 //! instruction reads are its *operands*, and so are the addresses that it accesses; the values of each are kept in a
-//! [hotlist](trommel_compress::hotlist), their shares are of samples.
+//! [hotlist](trommel_compress::hotlist). Their shares are of samples.
 //!
 //! The kernel's code is in no file that others could read, so a recording has what it needs of it: names and, where
 //! they could be read, the bytes of functions that were met.
@@ -75,7 +75,7 @@ impl Operand {
         Self(Self::REGISTERS + second as u8)
     }
 
-    /// Returns whether it is an address, and no register.
+    /// Returns true if it is an address, and no register.
     pub const fn is_address(self) -> bool {
         self.0 >= Self::REGISTERS
     }

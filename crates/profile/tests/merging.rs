@@ -13,7 +13,7 @@ use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 const PATHS: [&str; 4] = ["[anon]", "/bin/a", "/lib/b", "/lib/c"];
 const KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 
-/// What is told of an instruction, before it is a profile: the module's path, the address, and its values.
+/// Data of an instruction, before it is a profile: the module's path, the address, and its values.
 type At = (usize, u64, Vec<(u64, u64)>, (u64, f64, f64));
 
 fn at() -> impl Strategy<Value = At> {
@@ -23,7 +23,7 @@ fn at() -> impl Strategy<Value = At> {
     (0..PATHS.len(), 0_u64..4, values, sampled)
 }
 
-/// What is told of a register at calls: the function, a call of it or all, the register, and as [`At`] its values.
+/// Data of a register at calls: the function, a call of it or all, the register, and as [`At`] its values.
 type Given = (At, Option<(usize, u64)>, u8);
 
 fn given() -> impl Strategy<Value = Given> {
@@ -111,7 +111,7 @@ prop_compose! {
 /// A place by the path of its module.
 type Named = (Vec<u8>, u64);
 
-/// What a profile says, without numbers of modules.
+/// Content of a profile, without numbers of modules.
 #[derive(PartialEq, Debug)]
 struct Said {
     counts: BTreeMap<(Kind, Named), BTreeMap<Option<Named>, u64>>,
@@ -187,7 +187,7 @@ fn said(profile: &Profile) -> Said {
     }
 }
 
-/// What is no whole number, by place.
+/// Returns the figures that are not whole numbers, by place.
 fn sampled(profile: &Profile) -> BTreeMap<Sample, [f64; 4]> {
     let windows = profile.windows.as_ref().expect("windows");
     let named = |place: Place| {
@@ -213,7 +213,7 @@ fn sampled(profile: &Profile) -> BTreeMap<Sample, [f64; 4]> {
     all
 }
 
-/// What is sampled: a place of a kind, or a register.
+/// Subject of samples: a place of a kind, or a register.
 type Sample = (Option<Kind>, Named, Option<Named>, u8);
 
 fn close(a: &Profile, b: &Profile) -> bool {

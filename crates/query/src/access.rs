@@ -1,4 +1,4 @@
-//! Which memory an x86-64 instruction accesses, and which registers carry data through it.
+//! Memory accesses of an x86-64 instruction, and the registers that carry data through it.
 //!
 //! # Problem
 //! Whoever records the addresses of accesses and whoever interprets them afterwards must agree on how many an
@@ -138,7 +138,7 @@ fn is_masked(i: &Instruction) -> bool {
     )
 }
 
-/// Returns whether an instruction accesses the bit that a register names, wherever that is.
+/// Returns true if an instruction accesses the bit that a register names, wherever that is.
 fn is_bit_string(i: &Instruction) -> bool {
     use Mnemonic as M;
     let bit = matches!(i.mnemonic(), M::Bt | M::Bts | M::Btr | M::Btc);

@@ -151,7 +151,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns whether there are more clauses than instructions can be, or more queries than entries. What
+    /// Returns true if there are more clauses than instructions can be, or more queries than entries. What
     /// follows takes time that grows faster than the text.
     fn is_too_large(&mut self, file: &File) -> bool {
         let (mut queries, mut least) = (0, 0);

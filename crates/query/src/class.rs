@@ -1,4 +1,4 @@
-//! What can be selected: eight classes of instructions (Table 1) with a profile tag each, and three
+//! Classes that can be selected: eight classes of instructions (Table 1) with a profile tag each, and three
 //! events (section 3.4.1). Each of these 35 has an entry in the profile control table.
 
 use alloc::format;
@@ -41,7 +41,7 @@ impl Operation {
         Self::System,
     ];
 
-    /// Returns whether it decides where control goes.
+    /// Returns true if it decides where control goes.
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::Jump | Self::Branch)
     }
@@ -185,12 +185,12 @@ impl EntrySet {
         Self(self.0 | 1 << entry.0)
     }
 
-    /// Returns whether `entry` is in it.
+    /// Returns true if `entry` is in it.
     pub const fn has(self, entry: Entry) -> bool {
         self.0 & 1 << entry.0 != 0
     }
 
-    /// Returns whether it is empty.
+    /// Returns true if it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a text, where, and how to put it right.
+//! Diagnostics of a query text: the mistake, its place, and the fix.
 
 use alloc::format;
 use alloc::string::{String, ToString};

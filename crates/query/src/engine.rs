@@ -224,7 +224,7 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// Tells what is left in counters, which are 0 afterwards.
+    /// Reports what is left in counters, which are 0 afterwards.
     pub fn finish(&mut self, sink: &mut impl Sink) {
         for (number, state) in self.state.iter_mut().enumerate() {
             if state.counter != 0
@@ -242,7 +242,7 @@ impl<'p> Engine<'p> {
 }
 
 impl Sampler {
-    /// Returns whether the next execution is profiled.
+    /// Returns true if the next execution is profiled.
     fn draw(&mut self) -> bool {
         self.left -= 1;
         if self.left > 0 {

@@ -1,4 +1,4 @@
-//! What a query can collect about an instruction: Table 2 of the paper.
+//! Fields that a query can collect about an instruction: Table 2 of the paper.
 //!
 //! A field is one word of a record. The paper's words have 32 bits; ours have 64, so that an address or
 //! a general register is one field, and the `up` fields are the upper half of a 128-bit operand.
@@ -101,12 +101,12 @@ impl Field {
         (Self::ALL.into_iter()).find(|f| f.name().eq_ignore_ascii_case(name))
     }
 
-    /// Returns whether only a pipeline has this fact: no software sees it happen.
+    /// Returns true if only a pipeline has this fact: no software sees it happen.
     pub const fn is_of_pipeline(self) -> bool {
         self as u8 >= Self::FetchTime as u8
     }
 
-    /// Returns whether it is known when an event is noticed, which is late in the pipeline (section 3.4.1:
+    /// Returns true if it is known when an event is noticed, which is late in the pipeline (section 3.4.1:
     /// at least the pc, a cycle count and the effective address).
     pub const fn is_of_events(self) -> bool {
         matches!(
@@ -130,7 +130,7 @@ impl FieldSet {
         Self(self.0 | 1 << field as u8)
     }
 
-    /// Returns whether `field` is in it.
+    /// Returns true if `field` is in it.
     pub const fn has(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }
@@ -140,7 +140,7 @@ impl FieldSet {
         self.0.count_ones() as usize
     }
 
-    /// Returns whether it is empty.
+    /// Returns true if it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

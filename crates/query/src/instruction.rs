@@ -49,7 +49,7 @@ impl Queues {
     /// Queues of one instruction at most.
     pub const MOST: u8 = 8;
 
-    /// Returns whether a queue is one of them.
+    /// Returns true if a queue is one of them.
     pub const fn hold(self, queue: u8) -> bool {
         match queue.checked_sub(self.first) {
             Some(n) => n < self.count,
@@ -117,7 +117,7 @@ pub struct Instruction {
 pub const COUNTER_BITS: u32 = 12;
 
 impl Instruction {
-    /// Returns whether it matches every record.
+    /// Returns true if it matches every record.
     pub fn is_unconditional(&self) -> bool {
         self.even.test == Test::TRUE && self.odd.test == Test::TRUE
     }

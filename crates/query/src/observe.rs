@@ -1,16 +1,16 @@
-//! What to look at around an execution of an x86-64 instruction to know its facts.
+//! Observations around an execution of an x86-64 instruction that are needed to know its facts.
 //!
 //! # Problem
 //! A query names operands and results by number. Which registers and bytes of memory those are follows
-//! from the instruction alone, once; their values are there only before it is executed (what it
+//! from the instruction alone, once. Their values are there only before it is executed (what it
 //! overwrites) or only after (what it makes).
 //!
 //! # Strategy
 //! An [`Observation`] is worked out from the decoded instruction and the fields that are collected. It says
 //! [`When`] to look, and reads a [`Machine`], whoever that is: the context of a stopped thread, or what a
-//! debugger sees. Where nothing that has to be known before is overwritten, looking once is enough, behind
+//! debugger sees. Where nothing that has to be known before is overwritten, looking once is enough, after
 //! the instruction: then one that faults is not seen at all, and is not seen twice when it is executed
-//! again. Control transfers are looked at before they happen; where they lead follows from what is there.
+//! again. Control transfers are looked at before they happen. Their targets follow from what is there.
 //!
 //! | class | operands and results |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | branches, jumps | the target, the condition |
 //! | the others | explicit operands that are read, in their order, then `rax` and `rdx` where `mul` and `div` imply them; registers that are written |
 //!
-//! What a store wrote is told from the register or constant that it came from where it is a plain `mov` or
+//! The value of a store is known from the register or constant that it came from where it is a plain `mov` or
 //! `push`: memory may have been written again by then, by another thread.
 //!
 //! Architecture invariant: nothing here reads memory or registers but through [`Machine`].
@@ -142,7 +142,7 @@ pub struct Observation {
     results: [Source; 2],
     address: Option<Address>,
     transfer: Transfer,
-    /// By how much it moves the stack pointer, where that is taken back when looking after it.
+    /// Bytes by which it moves the stack pointer, where the move is undone when looking after it.
     moves_stack: i64,
 }
 
@@ -247,7 +247,7 @@ impl Observation {
         facts.with(Field::Res1, low).with(Field::Res1Up, upper)
     }
 
-    /// Returns whether anything that is wanted depends on where the memory operand is.
+    /// Returns true if anything that is wanted depends on where the memory operand is.
     fn wants_address(&self) -> bool {
         match self.operation {
             Operation::Load => wants(self.fields, &PARTS) || wants(self.fields, &RES1),
@@ -259,7 +259,7 @@ impl Observation {
         }
     }
 
-    /// Returns whether memory is looked at when it has been written.
+    /// Returns true if memory is looked at when it has been written.
     const fn is_late(&self) -> bool {
         matches!(self.operation, Operation::Store)
     }
@@ -366,7 +366,7 @@ impl Address {
         }
     }
 
-    /// Returns whether the operands of its class are its parts.
+    /// Returns true if the operands of its class are its parts.
     const fn has_parts(&self, operation: Operation) -> bool {
         matches!(
             operation,
@@ -431,7 +431,7 @@ fn general(register: Register) -> Option<(u8, u8, bool)> {
     Some((full, register.size() as u8, second))
 }
 
-/// Returns whether any of these is among `fields`.
+/// Returns true if any of these is among `fields`.
 fn wants(fields: FieldSet, any: &[Field]) -> bool {
     any.iter().any(|f| fields.has(*f))
 }

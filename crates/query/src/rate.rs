@@ -121,7 +121,7 @@ impl Budget {
 pub enum Sampling {
     /// One in so many.
     Every(Rate),
-    /// As many as the budget allows, and all of a rare kind.
+    /// Samples as many as the budget allows, and all of a rare kind.
     Auto(Budget),
 }
 

@@ -47,7 +47,7 @@ pub struct Located<'a> {
 }
 
 impl Where {
-    /// Returns whether `at` is there.
+    /// Returns true if `at` is there.
     pub fn has(&self, at: &Located<'_>) -> bool {
         let named = |name: &str| at.module == name || at.module.rsplit('/').next() == Some(name);
         match self {

@@ -152,7 +152,7 @@ impl Throttle {
         }
     }
 
-    /// Returns whether [`Self::adjust`] has something to do.
+    /// Returns true if [`Self::adjust`] has something to do.
     pub fn is_due(&self, now: u64) -> bool {
         self.groups
             .iter()

@@ -1,4 +1,4 @@
-//! Which x86-64 instruction is of which class (Table 1).
+//! Classes of x86-64 instructions (Table 1).
 //!
 //! The paper's machine loads, computes and stores with different instructions; an x86-64 instruction may do
 //! all three. It is of *one* class: the first of [`RULES`] that fits. What it does to memory comes before
@@ -182,7 +182,7 @@ fn is_vector(register: Register) -> bool {
     register.is_vector_register() || register.is_mm() || register.is_st() || register.is_k()
 }
 
-/// Returns whether it works on the register stack, with operands or without.
+/// Returns true if it works on the register stack, with operands or without.
 fn is_x87(i: &Instruction) -> bool {
     i.cpuid_features().iter().any(|feature| {
         matches!(

@@ -16,14 +16,14 @@ use trommel_query::{
 
 use common::Choice;
 
-/// What happened, without the numbers of instructions.
+/// Event of a run, without the numbers of instructions.
 #[derive(Clone, PartialEq, Debug)]
 enum Done {
     Sent(u8, Record, bool),
     Interrupted(Record, bool),
 }
 
-/// Of an entry.
+/// Sampler of an entry.
 struct Sampler {
     random: SplitMix64,
     /// Executions to the next record.

@@ -1,8 +1,8 @@
-//! What is said about each mistake, and where.
+//! Message and place that are reported for each mistake.
 
 use trommel_query::{Position, Severity, assemble};
 
-/// What is wrong, with the place, and with words of the message and of the fix.
+/// Mistakes, each with its place, and with words of the message and of the fix.
 #[test]
 fn each_mistake_has_its_own_message_at_its_place() {
     let h = "for opLOAD * always collect pc op1 op2;\n";

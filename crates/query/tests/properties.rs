@@ -9,7 +9,7 @@ use trommel_query::{Instruction, Program, Severity, assemble, format, image, par
 
 use common::Choice;
 
-/// What must hold of every text.
+/// Checks what must hold of every text.
 fn is_file_or_error(text: &str) {
     let found = match assemble(text) {
         Ok(assembly) => {
@@ -48,7 +48,7 @@ fn is_file_or_error(text: &str) {
     assert_eq!(program(&formatted), program(text), "{text}\n{formatted}");
 }
 
-/// What must hold of every program.
+/// Checks what must hold of every program.
 fn round_trip(program: &Program) {
     let bytes = image::encode(program);
     assert!(bytes.len() <= image::MAX_IMAGE);

@@ -91,7 +91,7 @@ struct Thread<'p> {
     random: SplitMix64,
     now: u64,
     spent: u64,
-    /// What a record costs.
+    /// Cost of a record.
     cost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a profile file, in words.
+//! Errors of a profile file, in words.
 
 use std::io;
 use std::path::{Path, PathBuf};

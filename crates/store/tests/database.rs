@@ -370,7 +370,7 @@ fn readers_see_each_epoch_once_while_others_write_and_merge() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Of damaged files one is told of each, and the others count.
+    /// Tests that each damaged file is reported, and that the others count.
     #[test]
     fn damage_costs_the_file_that_it_is_in(
         damages in prop::collection::btree_map(0_usize..6, (any::<prop::sample::Index>(), 0_u8..3, 1_u8..), 1..4),
@@ -420,7 +420,7 @@ proptest! {
         }
     }
 
-    /// Who merges may be killed between any two of its steps: what it has merged, it may not have removed.
+    /// Tests a merge that is killed between any two of its steps: files that it has merged may still be there.
     #[test]
     fn parts_that_were_not_removed_do_not_count(
         parts in 2_u64..12,
@@ -454,7 +454,7 @@ proptest! {
     }
 }
 
-/// Where [`worker`] is to work.
+/// Variable with the directory in which [`worker`] is to work.
 const WORKER: &str = "TROMMEL_DATABASE_WORKER";
 
 /// Writes epochs and merges them until it is killed, in a process of its own; says what it has written.

@@ -1,4 +1,4 @@
-//! What is written is read; what was damaged is refused.
+//! Round trips: written profiles are read, damaged ones are refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a program file is, by its ELF header and program headers alone.
+//! Kind of a program file, by its ELF header and program headers alone.
 //!
 //! This is the view of the kernel: sections do not matter. It answers before a launch whether the
 //! file can run under Trommel and, when not, why, in the terms of whoever typed its name; and it
@@ -131,7 +131,7 @@ pub struct Segment {
 }
 
 impl Image {
-    /// Returns whether the program needs no dynamic loader.
+    /// Returns true if the program needs no dynamic loader.
     pub fn is_static(&self) -> bool {
         self.interpreter.is_none()
     }

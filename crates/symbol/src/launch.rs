@@ -194,7 +194,7 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Returns whether any execute bit is set. The system has the last word (access lists, `noexec` mounts).
+/// Returns true if any execute bit is set. The system has the last word (access lists, `noexec` mounts).
 fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o111 != 0)
 }

@@ -63,7 +63,7 @@ impl<'a> ObjectFile<'a> {
         section.data(LE, self.bytes).unwrap_or_default()
     }
 
-    /// Returns whether instructions are in the section of this number.
+    /// Returns true if instructions are in the section of this number.
     pub(crate) fn is_code(&self, index: u16) -> bool {
         self.sections
             .section(object::SectionIndex(index.into()))

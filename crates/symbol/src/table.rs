@@ -1,12 +1,12 @@
-//! Which function an address is in.
+//! Table of functions by address.
 //!
-//! An index of start addresses over `.symtab` (of the file, else of its debug file) and `.dynsym`.
+//! The table is an index of start addresses over `.symtab` (of the file, else of its debug file) and `.dynsym`.
 //! Names are read when asked for, so that building the index touches no string: 25 000 symbols of
 //! libc take about a millisecond.
 //!
 //! An address belongs to a symbol only when it is within the symbol's size. Symbols of size zero,
 //! as hand-written assembly has them, reach to the next symbol or the end of their section.
-//! Where several symbols start together, the one that people know is taken: functions before
+//! Where several symbols start together, the best known one is taken: functions before
 //! labels, global before local, few leading underscores before many.
 
 use object::LittleEndian as LE;

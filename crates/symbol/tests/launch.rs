@@ -1,4 +1,4 @@
-//! What is said about programs that cannot be started.
+//! Messages about programs that cannot be started.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;

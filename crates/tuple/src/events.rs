@@ -63,7 +63,7 @@ impl<'a> Events<'a> {
         self.tuples.len()
     }
 
-    /// Returns whether there is none.
+    /// Returns true if there is none.
     pub const fn is_empty(self) -> bool {
         self.tuples.is_empty()
     }

@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether the value of a tuple of this kind is a code place.
+    /// Returns true if the value of a tuple of this kind is a code place.
     pub const fn value_is_place(self) -> bool {
         matches!(self, Self::Edge | Self::Call)
     }
@@ -110,17 +110,17 @@ impl KindSet {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// Returns whether `kind` is in the set.
+    /// Returns true if `kind` is in the set.
     pub const fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 
-    /// Returns whether the set is empty.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns whether all kinds of the set are in `other`.
+    /// Returns true if all kinds of the set are in `other`.
     pub const fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }

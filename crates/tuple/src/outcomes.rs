@@ -1,4 +1,4 @@
-//! Which way an acyclic path went, in one word.
+//! Outcomes of the branches on an acyclic path, in one word.
 //!
 //! # Problem
 //! Ball and Larus (*Efficient Path Profiling*, MICRO 1996) number the acyclic paths of a function by sums along the edges of
@@ -80,7 +80,7 @@ impl Outcomes {
         }
     }
 
-    /// Returns whether there is no room for another outcome.
+    /// Returns true if there is no room for another outcome.
     pub const fn is_full(&self) -> bool {
         self.count >= self.most()
     }
@@ -132,7 +132,7 @@ impl Outcomes {
         self.count as usize
     }
 
-    /// Returns whether branch `n` was taken, from 0.
+    /// Returns true if branch `n` was taken, from 0.
     pub const fn taken(&self, n: usize) -> Option<bool> {
         if n < self.count() {
             Some(self.bits >> (self.count() - 1 - n) & 1 != 0)

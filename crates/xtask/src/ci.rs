@@ -168,7 +168,7 @@ fn print_table(steps: &[(&str, f64)], results: &Path) {
     }
 }
 
-/// What the trials of a binary took.
+/// Sum of the trials of a binary.
 #[derive(Debug, Default, PartialEq)]
 struct Sum {
     seconds: f64,

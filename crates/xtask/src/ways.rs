@@ -11,7 +11,7 @@ pub(crate) const LATE: Traced = ("", &["--after", "0.01"]);
 pub(crate) const KEPT: Traced = ("", &["--no-bail-out"]);
 /// Kept, and optimised as far as may be.
 pub(crate) const AGGRESSIVE: Traced = ("", &["--no-bail-out", "--opt", "aggressive"]);
-/// That, with traces of whatever is executed twice, dropped again and again.
+/// The same, with traces of whatever is executed twice, dropped again and again.
 pub(crate) const STRESSED: Traced = ("trace,flush=1000", AGGRESSIVE.1);
 
 /// Stress options, and arguments of `record`.

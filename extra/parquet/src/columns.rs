@@ -2,7 +2,7 @@
 
 use crate::table::{Column, Type};
 
-/// Which table.
+/// Name of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     /// The files of the database.
@@ -30,7 +30,7 @@ impl Name {
         Self::Conflicts,
     ];
 
-    /// That of its file, without the extension.
+    /// Returns the name of its file, without the extension.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Epochs => "epochs",
@@ -75,7 +75,7 @@ const fn optional(name: &'static str, holds: Type) -> Column {
     }
 }
 
-/// Of every table: the file of the database, the machine, and when its time begins.
+/// Key of every table: the file of the database, the machine, and when its time begins.
 const KEY: &[Column] = &[
     column("epoch", Type::Text),
     column("host", Type::Text),

@@ -21,11 +21,11 @@ use crate::names::Names;
 use crate::rows::Rows;
 use crate::table::Table;
 
-/// What an export came to.
+/// Result of an export.
 pub(crate) struct Exported {
     /// Files of the database that were read.
     pub(crate) epochs: u64,
-    /// Those that were left out, and why.
+    /// Files that were left out, and the reasons.
     pub(crate) skipped: Vec<StoreError>,
     /// The tables.
     pub(crate) tables: Vec<Made>,

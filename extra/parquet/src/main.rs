@@ -84,7 +84,7 @@ fn complain(what: &str) {
     let _ = writeln!(io::stderr(), "trommel-parquet: {what}");
 }
 
-/// Tells what was written.
+/// Reports what was written.
 fn said(arguments: &Arguments, exported: &Exported) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.json {

@@ -1,4 +1,4 @@
-//! What stands at places of many profiles.
+//! Names of places in many profiles.
 //!
 //! Each profile numbers its modules by itself, and a database has thousands of profiles of few modules. So modules are known by path and
 //! build id here, and each is opened once.
@@ -31,7 +31,7 @@ struct Named {
     build_id: Option<String>,
 }
 
-/// Those of a profile.
+/// Modules of a profile.
 pub(crate) struct Modules(HashMap<ModuleId, Named>);
 
 /// A place, as tables have it.
@@ -50,7 +50,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// What is at a place of a profile with these modules.
+    /// Returns the site at a place of a profile with these modules.
     pub(crate) fn site(&mut self, modules: &Modules, place: Place) -> Site {
         let vaddr = place.vaddr();
         let Some(named) = modules.0.get(&place.module()) else {

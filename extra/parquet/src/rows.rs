@@ -108,7 +108,7 @@ impl<'e, 'n, 'f> Rows<'e, 'n, 'f> {
         self.profile().windows.as_ref()?.at(kind, at)
     }
 
-    /// Whether counts that are not of windows have limits.
+    /// Returns true if counts that are not of windows have limits.
     fn has_limits(&self) -> bool {
         !matches!(self.confidence.basis(), Basis::Exact | Basis::Unknown)
     }

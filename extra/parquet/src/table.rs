@@ -30,7 +30,7 @@ use parquet::schema::parser::parse_message_type;
 /// Rows of a group: with some 30 columns a few tens of megabytes.
 const ROWS: usize = 1 << 16;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Type {
     /// UTF-8.
@@ -54,7 +54,7 @@ pub(crate) struct Column {
     pub(crate) optional: bool,
 }
 
-/// What is in a row's column.
+/// Value of a row in a column.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cell<'a> {
     Null,
@@ -82,7 +82,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// What a column holds of the rows that are not written yet: nulls are in the levels alone.
+/// Values of a column in the rows that are not written yet: nulls are in the levels alone.
 struct Kept {
     column: Column,
     values: Values,
@@ -104,7 +104,7 @@ enum Values {
 pub(crate) struct Table {
     writer: SerializedFileWriter<File>,
     columns: Vec<Kept>,
-    /// Of these rows, some are in the file already.
+    /// Number of these rows that are in the file already.
     rows: u64,
 }
 

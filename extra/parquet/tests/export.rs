@@ -1,4 +1,4 @@
-//! What `trommel-parquet` writes of a database, read back with the reader of the parquet crate, is what `trommel report --json` says of
+//! Output of `trommel-parquet` for a database, read back with the reader of the parquet crate. It equals that of `trommel report --json` for
 //! the same database: of processes that the daemon profiled, and of epochs that are made here.
 //!
 //! `TROMMEL_BIN` names the command; `cargo xtask parquet` builds it and sets that. Where the kernel allows this user no perf events there
@@ -93,7 +93,7 @@ fn number(row: &Row, column: &str) -> u64 {
     }
 }
 
-/// As in JSON.
+/// Returns a field as in JSON.
 fn json(field: &Field) -> Value {
     match field {
         Field::Null => Value::Null,
@@ -104,16 +104,16 @@ fn json(field: &Field) -> Value {
     }
 }
 
-/// What names a place: path and build id of its module, vaddr, function, file and line.
+/// Names of a place: path and build id of its module, vaddr, function, file and line.
 type At = [Value; 6];
 
-/// That of a row's columns with this prefix.
+/// Returns the place in a row's columns with this prefix.
 fn at(row: &Row, prefix: &str) -> At {
     ["module", "build_id", "vaddr", "function", "file", "line"]
         .map(|name| json(&row[&format!("{prefix}{name}")]))
 }
 
-/// That of a report's place.
+/// Returns the place that a report gives.
 fn place(report: &Value, place: &Value) -> At {
     let all = report["modules"].as_array().expect("modules");
     let module = all.iter().find(|m| m["id"] == place["module"]);
@@ -452,7 +452,7 @@ fn one_epoch_has_the_limits_of_its_report() {
     assert!(database.join(file).is_file(), "{file}");
 }
 
-/// As reports have them: most first.
+/// Sorts rows as reports do: most first.
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by_key(|row| std::cmp::Reverse(number(row, "count")));
     rows

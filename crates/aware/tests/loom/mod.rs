@@ -13,7 +13,7 @@ pub(crate) struct Half(AtomicU32);
 /// A word of 64 bits.
 pub(crate) struct Whole(AtomicU64);
 
-/// What is done between fences if it is to be sequentially consistent.
+/// Performs an operation between fences if it is to be sequentially consistent.
 fn ordered<T>(order: Ordering, act: impl FnOnce() -> T) -> T {
     let fenced = || {
         if order == SeqCst {
@@ -82,7 +82,7 @@ pub(crate) struct Futex {
 }
 
 impl Futex {
-    /// Of 0.
+    /// Returns a futex with the value 0.
     pub(crate) fn new() -> Self {
         Self {
             word: half(0),

@@ -1,4 +1,4 @@
-//! What a profile has of one module, for the flow of counts through its functions.
+//! Events of one module in a profile, for the flow of counts through its functions.
 //!
 //! A call comes back unless what is called has no way out: a function of the module without a return or a jump elsewhere, or one of
 //! those of the C, C++ and Rust libraries that are known to have none.
@@ -113,7 +113,7 @@ impl<'v, 'p> OfModule<'v, 'p> {
         Some(Count::of_events(values.executions as f64, limits))
     }
 
-    /// Returns whether what is called there may come back.
+    /// Returns true if what is called there may come back.
     fn returns(&mut self, target: Place) -> bool {
         let start = target.vaddr().0;
         let first = self.functions.partition_point(|f| f.start < start);

@@ -1,4 +1,4 @@
-//! Which function is meant.
+//! Search for the function that is meant.
 //!
 //! A name is looked for in the modules of the profile, from the most to the least exact: as it is in the file or demangled; without the
 //! types of its parameters; its last part (`push` of `Vec::push`); its beginning or end. The first of these that there are functions of

@@ -53,7 +53,7 @@ impl Selection {
         }
     }
 
-    /// Returns whether none will come any more: those that were named by their numbers have ended. `is_profiled` tells of one.
+    /// Returns true if none will come any more: those that were named by their numbers have ended. `is_profiled` tells of one.
     pub(super) fn is_over(&self, is_profiled: impl Fn(&Identity) -> bool) -> bool {
         let Self::These(pids) = self else {
             return false;
@@ -123,7 +123,7 @@ fn identity(pid: i32) -> Option<Identity> {
     })
 }
 
-/// Returns whether a pattern names a program: its path if there is a `/` in it, and its file name if not.
+/// Returns true if a pattern names a program: its path if there is a `/` in it, and its file name if not.
 fn is_named(pattern: &[u8], path: &[u8]) -> bool {
     let path = path.strip_suffix(DELETED.as_bytes()).unwrap_or(path);
     let file = path.rsplit(|c| *c == b'/').next().unwrap_or_default();

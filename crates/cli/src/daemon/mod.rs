@@ -9,11 +9,11 @@
 //! The daemon looks through `/proc` a few times a second and starts a *session* for each process of the description: a
 //! forked child that attaches once, stays attached until the process ends, and writes a profile for each epoch ([`session`]).
 //! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they detached and write what they have. When a session is killed, its keeper
-//! lets its target go (`host/src/takeover/keeper.rs`), and the daemon takes it again.
+//! detaches its target (`host/src/takeover/keeper.rs`), and the daemon takes it again.
 //!
 //! # Invariants
 //! * The daemon has one thread, and so has each child.
-//! * A process is told about once, unless it becomes another program.
+//! * A process is reported once, unless it becomes another program.
 //! * At most what a session has collected since the last epoch is lost, and only if the session itself is killed.
 
 mod find;
@@ -211,7 +211,7 @@ impl Daemon {
         self.known.insert(identity.clone(), state);
     }
 
-    /// Tells why a process cannot be taken, once, and whether that may pass.
+    /// Reports why a process cannot be taken, once, and whether that may pass.
     fn refused(&self, identity: &Identity, name: &str, refusal: &Refusal) -> State {
         let passes = matches!(refusal, Refusal::Traced(..) | Refusal::Stopped(_));
         let (since, told) = match self.known.get(identity) {

@@ -1,4 +1,4 @@
-//! What Trommel does not do, and why: said here, not found out.
+//! Limits of Trommel, each with its reason.
 //!
 //! The short form of `docs/limits.md`, by its headings: every one of them has a row here.
 

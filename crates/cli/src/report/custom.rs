@@ -1,4 +1,4 @@
-//! What a customisation module made of windows (`docs/modules.md`).
+//! Results of a customisation module from windows (`docs/modules.md`).
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What a report is of, where it is of a database: times, machines, programs, and what is not there any more.
+//! Header of a report on a database: times, machines, programs, and what is not there any more.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! What a profile says of places that were not profiled all the time, as lines and as JSON.
+//! Lines and JSON about places that were not profiled all the time.
 
 use std::io::{self, Write};
 

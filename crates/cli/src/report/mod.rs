@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         loaded.profiles.retain_mut(|p| {
             let is_wanted = args.pid.contains(&p.origin.pid);
             let machine = p.samples.as_mut().filter(|s| s.machine.is_some());
-            // What is told of the machine is told of all of it.
+            // What is reported of the machine is reported of all of it.
             if let Some(samples) = machine {
                 samples.places.clear();
                 samples.entered.clear();

@@ -1,4 +1,4 @@
-//! What relational queries came to.
+//! Results of relational queries.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What samples of the whole machine say: which processes and functions take its time, and what registers hold there.
+//! Report on samples of the whole machine: the processes and functions that take its time, and the values in registers there.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(crate) struct Function {
     sampled: Sampled,
 }
 
-/// Returns whether a module is of the kernel's: its own name or that of a loaded one, in brackets.
+/// Returns true if a module is of the kernel's: its own name or that of a loaded one, in brackets.
 fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
     let found = profile.modules.iter().find(|m| m.id == module);
     let path = found.map_or(&b""[..], |module| &module.path);

@@ -371,7 +371,7 @@ fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether nothing was collected of a kind.
+/// Returns true if nothing was collected of a kind.
 pub(super) fn is_empty(data: &KindProfile) -> bool {
     data.counts.is_empty()
 }

@@ -65,7 +65,7 @@ impl Values<'_> {
         self.kind
     }
 
-    /// Returns whether there were more executions, and how many is not known.
+    /// Returns true if there were more executions, and how many is not known.
     pub(crate) fn has_more(&self) -> bool {
         self.filtered.is_some_and(|f| f.unprofiled.is_none())
     }
@@ -198,7 +198,7 @@ impl<'p> View<'p> {
         self.confidence.basis()
     }
 
-    /// Returns whether counts have limits: they are estimated, and something is known.
+    /// Returns true if counts have limits: they are estimated, and something is known.
     pub(crate) const fn has_limits(&self) -> bool {
         !matches!(self.basis(), Basis::Exact | Basis::Unknown)
     }

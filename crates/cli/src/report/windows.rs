@@ -1,4 +1,4 @@
-//! What a profile that is made of windows rests on: what was to be paid, what was, and what was seen.
+//! Basis of a profile that is made of windows: the budget, the cost, and what was seen.
 
 use std::io::{self, Write};
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) use dir::Dir;
 
 impl Dir {
-    /// What `trommel` with `args` writes, which must succeed.
+    /// Returns the output of `trommel` with `args`, which must succeed.
     pub(crate) fn trommel(&self, args: &[&str]) -> Vec<u8> {
         let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
             .args(args)

@@ -103,7 +103,7 @@ impl Accumulator {
         }
     }
 
-    /// Returns whether a slot's tuple has been inside since before the interval: its count is exact.
+    /// Returns true if a slot's tuple has been inside since before the interval: its count is exact.
     pub(crate) fn is_exact(&self, slot: usize) -> bool {
         self.slots[slot].exact
     }
@@ -119,7 +119,7 @@ impl Accumulator {
         self.slots.len()
     }
 
-    /// Returns whether a slot has a tuple.
+    /// Returns true if a slot has a tuple.
     pub(crate) fn is_used(&self, slot: usize) -> bool {
         self.slots[slot].used != Use::Empty
     }
@@ -133,7 +133,7 @@ impl Accumulator {
         }
     }
 
-    /// Returns whether there is no empty slot.
+    /// Returns true if there is no empty slot.
     pub(crate) fn is_full(&mut self) -> bool {
         self.empty = self.next(self.empty, Use::Empty);
         self.empty == self.slots.len()
@@ -188,7 +188,7 @@ impl Accumulator {
     }
 
     /// Reports the entries that reached the threshold, with their slots and in table order, and keeps them at 0 and
-    /// replaceable if they are to be retained. All others are flushed. Tells how many were candidates.
+    /// replaceable if they are to be retained. All others are flushed. Returns how many were candidates.
     pub(crate) fn end_interval(
         &mut self,
         threshold: u32,

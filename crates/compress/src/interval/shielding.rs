@@ -70,7 +70,7 @@ impl Shield {
             && (spec.interval..1 << 30).contains(&spec.longest)
     }
 
-    /// Returns whether a few instructions find the counters of a value.
+    /// Returns true if a few instructions find the counters of a value.
     pub fn is_cheap(&self) -> bool {
         self.hash != HashKind::Paper
     }
@@ -179,7 +179,7 @@ impl Positions {
         core::array::from_fn(|n| self.first[n] + ((lanes >> (16 * n)) as u32 & self.mask[n]))
     }
 
-    /// Returns what is to be done for a value: an index is the bits of `mask` in its lane of 16 bits, behind `first`.
+    /// Returns what is to be done for a value: an index is the bits of `mask` in its lane of 16 bits, after `first`.
     pub const fn lanes(&self) -> ([u32; TABLES], [u32; TABLES]) {
         (self.first, self.mask)
     }
@@ -246,12 +246,12 @@ impl Shielding {
         self.of.accumulator.len()
     }
 
-    /// Returns whether a tuple is in a slot.
+    /// Returns true if a tuple is in a slot.
     pub fn is_used(&self, slot: usize) -> bool {
         self.of.accumulator.is_used(slot)
     }
 
-    /// Returns whether another tuple would need a slot that has been used: then counts are to be brought first.
+    /// Returns true if another tuple would need a slot that has been used: then counts are to be brought first.
     pub fn is_full(&mut self) -> bool {
         self.of.accumulator.is_full()
     }
@@ -262,7 +262,7 @@ impl Shielding {
         self.of.accumulator.has_counted(slot, count, threshold);
     }
 
-    /// Counts an event whose tuple nobody else counts; whether it is to be promoted.
+    /// Counts an event whose tuple nobody else counts. Returns true if it is to be promoted.
     pub fn event(&mut self, kind: Kind, tuple: Tuple) -> bool {
         if let Some(slot) = self.of.accumulator.find(kind, tuple) {
             self.of.accumulator.count(slot, self.of.threshold);
@@ -291,7 +291,7 @@ impl Shielding {
         self.of.promoted(0, kind, tuple, &at[..tables])
     }
 
-    /// The interval has ended, and all counts were brought: tells the candidates, with their slots. Slots that are used afterwards count from 0 on.
+    /// The interval has ended, and all counts were brought. Reports the candidates, with their slots. Slots that are used afterwards count from 0 on.
     pub fn end_interval(&mut self, report: impl FnMut(usize, Message)) {
         self.of.turn_over(report);
     }

@@ -31,9 +31,9 @@ struct Body {
     labels: u32,
     /// Slots: distance below the frame pointer and width.
     slots: Vec<(u64, usize)>,
-    /// How many of [`REGISTERS`] it uses.
+    /// Number of [`REGISTERS`] that it uses.
     registers: usize,
-    /// What is pushed at this place.
+    /// Bytes that are pushed at this place.
     pushed: u64,
     /// It stores through no pointer, so variables that it does not name keep their values.
     calm: bool,

@@ -87,7 +87,7 @@ fn events(ended: &Ended) -> Result<u64, String> {
     info["events"].as_u64().ok_or("info has no events".into())
 }
 
-/// What is before a cut is read, and no less of it the later the cut.
+/// Checks that all before a cut is read, and no less of it the later the cut.
 fn cut_stream(bin: &Path) -> Result<(), String> {
     let place = recorded(bin)?;
     let whole = read(&place, "s.tstream")?;
@@ -143,7 +143,7 @@ fn cut_stream(bin: &Path) -> Result<(), String> {
     }
 }
 
-/// Damage is told; what is before it can be read all the same.
+/// Damage is reported. What is before it can be read all the same.
 fn flipped_stream(bin: &Path) -> Result<(), String> {
     let place = recorded(bin)?;
     let whole = read(&place, "s.tstream")?;

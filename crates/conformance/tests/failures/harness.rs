@@ -20,7 +20,7 @@ pub(crate) struct Place {
     scratch: Scratch,
 }
 
-/// What became of a command.
+/// End of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,

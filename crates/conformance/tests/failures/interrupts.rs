@@ -335,7 +335,7 @@ fn timer(bin: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What `env` sets for signals, the program finds, and trommel works all the same.
+/// Checks that the program finds what `env` sets for signals, and that trommel works all the same.
 fn inherited(bin: &Path) -> Result<(), String> {
     const SAYS: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status; (exit 5); echo $?; exit 3";
     let hows = [

@@ -48,7 +48,7 @@ fn full_profile(bin: &Path) -> Result<(), String> {
     place.report(&saved).map(drop)
 }
 
-/// The stream is lost, and that is told; the profile is whole.
+/// The stream is lost, and that is reported. The profile is whole.
 fn full_stream(bin: &Path) -> Result<(), String> {
     let place = Place::new(bin)?;
     let app = program("turns", TURNS)?;
@@ -87,7 +87,7 @@ __attribute__((noipa)) static int turn(int x) { return x * 3 + 1; }
 int main(void) { int x = 1; for (int i = 0; i < 200000; i++) x = turn(x); printf(\"%d\\n\", x); return 0; }
 ";
 
-/// How often the function `turn` was called.
+/// Returns how often the function `turn` was called.
 fn turns(report: &serde_json::Value) -> u64 {
     let calls = report["calls"].as_array().cloned().unwrap_or_default();
     calls

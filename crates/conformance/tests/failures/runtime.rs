@@ -52,7 +52,7 @@ for i in 1 2 3; do (echo $i); done; ls / | wc -l
 f() { local a=(1 2 3); printf '%05d ' \"${a[@]}\"; echo \"${1//a/b}\" ${#a[@]}; }; f banana
 case xyz in x*) echo $((3 ** 7 % 11));; esac; trap 'echo left' EXIT";
 
-/// That is no error of ours, and the shell does what it would have done.
+/// Checks that a lack of memory is no error of ours, and that the shell does what it would have done.
 fn lacks_memory(bin: &Path) -> Result<(), String> {
     let place = Place::new(bin)?;
     let script = ["bash", "-c", LIMITED];
@@ -132,7 +132,7 @@ fn fails(bin: &Path, option: &str, most: u64) -> Result<(), String> {
     })
 }
 
-/// Where nothing can be saved, the program ends by a signal, and it is said why.
+/// Checks that the program ends by a signal where nothing can be saved, and that the reason is printed.
 fn dies(bin: &Path) -> Result<(), String> {
     let place = Place::new(bin)?;
     let variant = all()

@@ -1,9 +1,9 @@
-//! How often samples are taken, so that they cost what may be paid.
+//! Rate of samples, chosen so that they cost what may be paid.
 //!
-//! What has been paid is known at each look: the samples, at a price that was measured ([`crate::windows::toll`]), and our own CPU
-//! time. Both grow with the number of samples, but for what the beginning took. So a sample costs what they came to since the
-//! last looks, and the rate is such that, from now on for a while in proportion to the run, all that has been paid comes to
-//! the budget.
+//! Each look finds what has been paid: the samples, at a measured price ([`crate::windows::toll`]), and our own CPU
+//! time. Both grow with the number of samples, but for the start. So the price of a sample is the growth since the
+//! last looks. The rate is chosen so that all that is paid meets the budget after a while, which is in proportion to
+//! the run.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ const RATES: (f64, f64) = (10.0, 10_000.0);
 const FIRST: f64 = 500.0;
 /// Within what time at least a debt is paid, or credit used.
 const SOON: f64 = 1.0;
-/// How much the last look counts for what a sample costs.
+/// Weight of the last look in the price of a sample.
 const NEW: f64 = 0.2;
 
-/// Of a recording.
+/// Controller of a recording's rate.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    /// Of all processors' time, 0 to 1; `None`: the rate is what the user wants.
+    /// Budget as a part of all processors' time, 0 to 1. `None`: the user sets the rate.
     budget: Option<f64>,
     processors: f64,
     rate: f64,
@@ -49,7 +49,7 @@ impl Control {
         }
     }
 
-    /// What may be paid, in percent; 0 where a rate is given.
+    /// Returns the budget in percent; 0 where a rate is given.
     pub(super) fn budget(&self) -> f64 {
         self.budget.map_or(0.0, |budget| 100.0 * budget)
     }
@@ -59,7 +59,7 @@ impl Control {
         self.rate
     }
 
-    /// The account so far: whether the rate is another now.
+    /// Takes the account so far. Returns true if the rate is another now.
     pub(super) fn look(&mut self, elapsed: Duration, paid: Duration, taken: u64) -> bool {
         let Some(budget) = self.budget else {
             return false;

@@ -1,6 +1,6 @@
 //! Functions of the kernel in which interrupts arrive late.
 
-/// Returns whether a function of the kernel's lets interrupts come that have waited: samples in it are mostly of those.
+/// Returns true if a function of the kernel's lets interrupts come that have waited: samples in it are mostly of those.
 pub fn lets_interrupts_come(name: &str) -> bool {
     const NAMES: [&str; 15] = [
         "exc_page_fault",

@@ -6,10 +6,10 @@
 use trommel_profile::merge::Merged;
 use trommel_profile::{Origin, Profile};
 
-/// Processes that are told one by one.
+/// Processes that are reported one by one.
 const MOST: usize = 8192;
 
-/// What is known of them.
+/// Counts of processes that have ended.
 #[derive(Default)]
 pub(super) struct Ended {
     profiles: Vec<Profile>,
@@ -32,7 +32,7 @@ impl Ended {
         }
     }
 
-    /// All of them, behind `first`.
+    /// Returns all of them, after `first`.
     pub(super) fn behind(self, first: Profile) -> Vec<Profile> {
         let mut all = vec![first];
         all.extend(self.profiles);

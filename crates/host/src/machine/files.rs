@@ -24,7 +24,7 @@ const MOST: usize = 512;
 /// A file with code.
 pub(super) struct Opened {
     file: File,
-    /// What it is, if it is a program or library.
+    /// Image of the file, if it is a program or library.
     pub(super) image: Option<Rc<Image>>,
 }
 

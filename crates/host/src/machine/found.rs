@@ -1,4 +1,4 @@
-//! What samples found at one instruction of a process.
+//! Counts of samples at one instruction of a process.
 
 use trommel_compress::hotlist::Hotlist;
 use trommel_profile::sampled::Sampled;
@@ -107,7 +107,7 @@ impl Found {
         }
     }
 
-    /// Returns whether it is known what it reads.
+    /// Returns true if it is known what it reads.
     pub(super) fn is_decoded(&self) -> bool {
         self.values.is_some()
     }
@@ -128,7 +128,7 @@ impl Found {
         }
     }
 
-    /// What it comes to.
+    /// Returns the result for the profile.
     pub(super) fn at(&self) -> At {
         let held = |values: &Values| {
             let list = values.list.as_ref()?;

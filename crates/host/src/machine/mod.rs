@@ -60,10 +60,10 @@ pub use permission::{Refused, kernel_is_readable, permitted};
 use processors::processors;
 use session::{PAGES, Session, Source, now, period};
 
-/// What is wanted.
+/// Options of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What may be paid, in percent of all processors' time, where no rate is given.
+    /// Budget in percent of all processors' time, where no rate is given.
     pub budget: f64,
     /// Samples in a second of each processor.
     pub rate: Option<f64>,
@@ -77,7 +77,7 @@ pub struct Options {
     pub inherited: Inherited,
 }
 
-/// Why there is no recording.
+/// Reasons why there is no recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
@@ -99,12 +99,12 @@ pub enum MachineError {
     },
 }
 
-/// What became of a recording.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Recording {
     /// The machine, then each process that a sample found, in the order in which they ended.
     pub profiles: Vec<Profile>,
-    /// How the program ended, if there was one.
+    /// Exit status of the program, if there was one.
     pub ended: Option<ExitStatus>,
 }
 

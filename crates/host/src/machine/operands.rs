@@ -1,8 +1,9 @@
-//! What an instruction is about to read, of which a sample tells the value.
+//! Operands that an instruction is about to read: a sample has their values.
 //!
-//! A sample has the general registers as they are before its instruction is executed. Each that the instruction reads is an operand,
-//! as wide as it reads it; so is the address of each access to memory, which is a sum of registers. Left out are the stack
-//! pointer, addresses that are made of it, and addresses without a register: they say nothing of data.
+//! A sample has the general registers as they are before its instruction is executed. Each register that the instruction
+//! reads is an operand, as wide as it is read. So is the address of each access to memory, which is a sum of registers.
+//! Left out are the stack pointer, addresses that are made of it, and addresses without a register: they say nothing of
+//! data.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 use trommel_profile::samples::Operand;
@@ -18,7 +19,7 @@ const STACK: u8 = 4;
 /// An operand, and how it is made of the registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
-    /// Which it is.
+    /// Operand that is read.
     pub(super) operand: Operand,
     how: How,
 }

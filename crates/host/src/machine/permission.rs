@@ -1,4 +1,4 @@
-//! Whether samples of the whole machine may be taken, and of the kernel be told what it executes; and if not, what is missing.
+//! Permission to sample the whole machine and to see the kernel's code, and what is missing if it is refused.
 
 use std::fs;
 use std::io;
@@ -13,17 +13,17 @@ use crate::kernel::perf::{Attributes, Clock};
 /// The kernel's memory.
 pub(super) const CORE: &str = "/proc/kcore";
 
-/// What is missing for samples of the whole machine, and what to do.
+/// Setting that refuses samples of the whole machine, and its fix.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {fix}")]
 pub struct Refused {
-    /// What was found.
+    /// State that was found.
     pub found: String,
-    /// What to do.
+    /// Fix for it.
     pub fix: &'static str,
 }
 
-/// Returns whether samples of the whole machine can be taken.
+/// Returns true if samples of the whole machine can be taken.
 ///
 /// # Errors
 /// What is missing.
@@ -34,7 +34,7 @@ pub fn permitted() -> Result<(), Refused> {
     clock.map(drop).map_err(|error| refused(&error))
 }
 
-/// What of the kernel's code can be told: whether its functions have addresses, and whether their bytes can be read.
+/// Returns what can be known of the kernel's code: whether its functions have addresses, and whether their bytes can be read.
 pub fn kernel_is_readable() -> (bool, bool) {
     (read_kernel().is_some(), Core::open(Path::new(CORE)).is_ok())
 }
@@ -44,7 +44,7 @@ pub(super) fn read_kernel() -> Option<Kernel> {
     Kernel::parse(fs::read_to_string("/proc/kallsyms").ok()?)
 }
 
-/// Why the kernel has refused a clock.
+/// Returns the reason why the kernel has refused a clock.
 pub(super) fn refused(error: &io::Error) -> Refused {
     /// Bits of `CapEff`.
     const PERFMON: u32 = 38;

@@ -29,7 +29,7 @@ use crate::kernel::perf::records::{Map, Sample};
 /// Bytes of a command that are kept: what is after is nobody's business as often as not.
 const LONGEST: u64 = 512;
 
-/// What all processes share.
+/// State that all processes share.
 pub(super) struct Shared {
     pub(super) images: Images,
     pub(super) files: Files,
@@ -46,7 +46,7 @@ pub(super) struct Process {
     command: Option<Vec<Vec<u8>>>,
     /// In the order in which they came.
     maps: Vec<Rc<Map>>,
-    /// Those of them that are among the modules.
+    /// Number of them that are among the modules.
     applied: usize,
     modules: Option<Modules>,
     /// By a module's path, those that are in no mapping: the kernel's.
@@ -237,7 +237,7 @@ impl Process {
         });
     }
 
-    /// What it was, if a sample found it; `exec`: it goes on as another program.
+    /// Returns its profile, if a sample found it. `exec`: it goes on as another program.
     pub(super) fn profile(self, exec: bool, kernel_build_id: &[u8]) -> Option<Profile> {
         if self.found.is_empty() {
             return None;

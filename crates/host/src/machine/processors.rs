@@ -12,7 +12,7 @@ pub(super) fn processors() -> Vec<u32> {
     }
 }
 
-/// As in `0-3,6`.
+/// Parses numbers as in `0-3,6`.
 fn numbers(text: &str) -> Vec<u32> {
     const MOST: u32 = 1 << 16;
     let mut all = Vec::new();

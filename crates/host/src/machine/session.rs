@@ -40,7 +40,7 @@ pub(super) const PAGES: usize = 128;
 const ROOM: usize = PAGES * PAGE / 2 / RECORD;
 /// Bytes of a sample's record.
 const RECORD: usize = 192;
-/// How long a record may take from its time until it is in a ring.
+/// Longest time from that of a record until it is in a ring.
 const SETTLED: Duration = Duration::from_millis(10);
 /// The kernel's number of processes that have none here: in other namespaces, or gone.
 const NOBODY: u32 = u32::MAX;
@@ -92,7 +92,7 @@ pub(super) struct Session {
     met: HashMap<u64, Function>,
     shared: Shared,
     running: HashMap<u32, Process>,
-    /// What nobody is known for.
+    /// Samples of which no process is known.
     nobody: Process,
     ended: Ended,
 }

@@ -27,7 +27,7 @@ use crate::serve::session::Session;
 use crate::takeover::detach::is_in;
 use crate::takeover::keeper::{Keeper, Parting};
 
-/// Takes a running process under control, collects its events until it ends, `guard` has been
+/// Attaches to a running process, collects its events until it ends, `guard` has been
 /// interrupted or the time is over, and detaches it. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
 /// thread.
 ///
@@ -95,7 +95,7 @@ pub fn record_running(
     recording
 }
 
-/// When control ends.
+/// State of the wait for the end of control.
 struct Hold<'a> {
     pid: Pid,
     keeper: &'a Keeper,
@@ -108,7 +108,7 @@ struct Hold<'a> {
 }
 
 impl Hold<'_> {
-    /// Asks for the end of control when it is time, when no window begins any more: `stop`. Whether it has come.
+    /// Asks for the end of control when it is time, when no window begins any more: `stop`. Returns true if it has come.
     fn look(&mut self, state: Option<State>, stop: &mut dyn FnMut()) -> Option<()> {
         if let Some(cpu) = running::cpu_time(self.pid) {
             self.cpu = cpu;

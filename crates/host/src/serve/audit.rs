@@ -1,27 +1,27 @@
-//! Whether control pays where nobody enters the runtime: what part of the time is the program's own work.
+//! Audit of a program whose threads stay in the cache: the part of the time that is its own work.
 //!
 //! # Problem
 //! A program that stays in its cache may still be slower than natively: its indirect branches are checked or
-//! looked up, registers are put away and loaded again. The runtime does not reach there and cannot
-//! tell. Counting would cost what is to be found out.
+//! looked up, and registers are saved and restored. The runtime is not entered there and cannot
+//! see it. Counters would cost the very time in question.
 //!
 //! # Strategy
 //! The program counter of each thread is sampled by the kernel's clock ([`Samplers`]), which the program does not
-//! notice. The runtime has marked what code does the app's own work (`trommel_queue::marks`); a
+//! notice. The runtime has marked the code that does the program's own work (`trommel_queue::marks`). A
 //! sample elsewhere in the cache or in the runtime is *added*. At first
-//! samples are frequent, then rarely. They are judged in groups of [`GROUP`]: where [`BAD`]
+//! samples are frequent, later they are rare. They are judged in groups of [`GROUP`]: where [`BAD`]
 //! groups one after the other have more than [`TOO_MUCH`] percent added, the program is detached.
 //!
-//! What is added tells nothing of what is saved. So before a program is detached it is asked how it gets on ([`crate::serve::progress`]): one that is
+//! Added code tells nothing of the time saved. So before a program is detached it is asked how it gets on ([`crate::serve::progress`]). One that is
 //! faster than it was natively, by what it reads and writes, stays, and is asked again when two more groups have too much added.
 //!
 //! It is detached by a word in shared memory that each thread reads in the dispatcher. Threads that do not come
 //! there are fetched: stopped, and asked to leave if they are in the cache ([`crate::takeover::detach::fetch`]).
 //!
 //! # Why load does not matter
-//! The clock is the thread's user time. What others take of the processor is not in it.
+//! The clock is the thread's user time. Time that other threads take of the processor is not in it.
 //!
-//! # What is not told
+//! # Limits
 //! A branch that is predicted wrongly costs time at its target, which may be the app's. Where the
 //! kernel refuses events, and in threads beyond the first few, nothing is sampled and all is as without.
 
@@ -48,9 +48,9 @@ const TOO_MUCH: u64 = 5;
 /// User time between samples at first, and after some groups.
 const AT_FIRST: Duration = Duration::from_micros(250);
 const LATER: Duration = Duration::from_millis(4);
-/// Groups after which samples are rarely.
+/// Groups after which samples are rare.
 const TRIED: u32 = 2;
-/// How often it is looked at first.
+/// Time between two looks at first.
 const OFTEN: Duration = Duration::from_millis(10);
 /// From one attempt to fetch threads to the next.
 const FETCH_AGAIN: Duration = Duration::from_millis(50);
@@ -89,10 +89,10 @@ pub struct Audit {
     bad: u32,
     fetched: Option<Instant>,
     lost: Duration,
-    /// How the program got on natively, if that is known, and how it gets on.
+    /// Rate of the program natively, if that is known, and its rate under control.
     native: Option<Rate>,
     steps: Steps,
-    /// Times that it was taken back because it got on faster under control.
+    /// Times that it was reattached because it got on faster under control.
     times: u32,
     /// CPU time of the process at which that is proven again, if it is to be.
     prove: Option<Duration>,
@@ -131,7 +131,7 @@ impl Audit {
         self.prove = at.map(|cpu| cpu + proven_after(times));
     }
 
-    /// How the program gets on, and how often it was taken back for that; none if it is not known how it got on natively.
+    /// Returns the program's rate under control, and how often it was reattached for that. `None` if its native rate is unknown.
     pub(crate) fn under_control(&self) -> Option<(Rate, u32)> {
         self.native
             .and(self.steps.rate())
@@ -148,7 +148,7 @@ impl Audit {
         self.total
     }
 
-    /// How the program got on natively and gets on under control, if that is known.
+    /// Returns the program's rates natively and under control, if they are known.
     pub fn progress(&self) -> Option<Progress> {
         self.native.map(|native| Progress {
             native,
@@ -174,7 +174,7 @@ impl Audit {
         }
     }
 
-    /// Looks at a process that is under control, if it is time. Whether threads are to be fetched.
+    /// Looks at a process that is under control, if it is time. Returns true if threads are to be fetched.
     pub fn look(&mut self, control: &Control) -> bool {
         let now = Instant::now();
         if self.looked.is_some_and(|at| now - at < self.pause()) {
@@ -241,7 +241,7 @@ impl Audit {
     }
 }
 
-/// Where what is in the target.
+/// Map of the target.
 struct Map {
     image: (u64, u64),
     arenas: Vec<u64>,

@@ -17,7 +17,7 @@ pub struct Engine {
     pub fragments: u64,
     /// App instructions in them.
     pub instructions: u64,
-    /// Of them, those taken from earlier runs.
+    /// Number of them that come from earlier runs.
     pub kept_fragments: u64,
     /// Traces made.
     pub traces: u64,
@@ -43,22 +43,22 @@ pub struct Engine {
     pub children: u64,
     /// Bytes of records.
     pub record_bytes: u64,
-    /// What it did, and how long that took.
+    /// Figures of its work and its time.
     pub figures: Figures,
     /// The same over time, if that was asked for.
     pub series: Vec<Sample>,
-    /// When and why it was attached, and when it was detached.
+    /// Times and reason of its control: when and why it was attached, and when it was detached.
     pub turns: Turns,
-    /// What samples of its program counters found, if some were taken.
+    /// Shares by samples of its program counters, if some were taken.
     pub shares: Option<Shares>,
-    /// How it got on natively and under control, if that was found out.
+    /// Rates of the program natively and under control, if they were measured.
     pub progress: Option<Progress>,
-    /// What was found to prefetch, if that was asked for.
+    /// Findings of prefetching, if it was asked for.
     pub prefetch: Option<prefetch::Report>,
 }
 
 impl Engine {
-    /// What the engine of a process has counted so far.
+    /// Reads the counts of a process's engine so far.
     pub(super) fn of(control: &Control) -> Self {
         Self {
             fragments: control.fragments.load(Relaxed),

@@ -1,6 +1,6 @@
-//! Epochs: what a run has come to, given away from time to time while it goes on.
+//! Epochs: the results of a run, given away from time to time while it goes on.
 //!
-//! Nothing of the program's stops for that: its records are folded as far as they are written, and the counts are taken
+//! The program does not stop for that. Its records are folded as far as they are written, and the counts are taken
 //! from the folder, which begins anew. A window that has not ended belongs to the epoch in which it ends. Epochs end at
 //! multiples of their length since 1970, so that those of processes and machines are the same.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use trommel_profile::Profile;
 
-/// When epochs end, and what is done with the profiles of them.
+/// Ends of epochs, and the receiver of their profiles.
 pub struct Epochs<'a> {
     every: Duration,
     number: u128,
@@ -16,7 +16,7 @@ pub struct Epochs<'a> {
 }
 
 impl<'a> Epochs<'a> {
-    /// Of this length. `give` gets a profile at the end of each; what comes after the last of them is the recording's own.
+    /// Makes epochs of this length. `give` gets a profile at the end of each. Events after the last one are the recording's own.
     pub fn new(every: Duration, give: &'a mut dyn FnMut(Profile)) -> Self {
         let every = every.max(Duration::from_millis(1));
         Self {
@@ -38,7 +38,7 @@ impl<'a> Epochs<'a> {
         }
     }
 
-    /// Returns whether another has begun since this was asked last.
+    /// Returns true if another has begun since this was asked last.
     pub(super) fn is_over(&mut self) -> bool {
         let now = number(self.every);
         // The clock may have been set back.
@@ -50,7 +50,7 @@ impl<'a> Epochs<'a> {
     }
 }
 
-/// Of the epoch that it is now.
+/// Returns the number of the epoch that it is now.
 fn number(every: Duration) -> u128 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default().as_nanos() / every.as_nanos()

@@ -9,7 +9,7 @@ use crate::channel::shared::Shared;
 use crate::kernel::running::Refusal;
 use crate::ptrace::launch::LaunchFailure;
 
-/// Why a run could not be recorded at all.
+/// Reasons why a run could not be recorded at all.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The program did not start.
@@ -17,15 +17,15 @@ pub enum RecordError {
     Launch {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// The reason.
         failure: LaunchFailure,
     },
-    /// A running program was not taken under control.
+    /// A running program was not attached.
     #[error("process {pid}: {why}")]
     NotAttached {
         /// The process.
         pid: i32,
-        /// Why.
+        /// The reason.
         why: NotAttached,
     },
     /// No shared memory.
@@ -49,23 +49,23 @@ pub enum RecordError {
     Messages {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: std::io::Error,
     },
     /// A service that cannot do its work.
     #[error("service {name}: {why}")]
     Service {
-        /// What it is called.
+        /// Name of the service.
         name: String,
-        /// As it says.
+        /// Reason that the service gives.
         why: String,
     },
     /// A customisation module that cannot be used.
     #[error("customisation module {name}: {why}")]
     Custom {
-        /// What it is called.
+        /// Name of the module.
         name: String,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         why: custom::Refusal,
     },
     /// No stream file.
@@ -73,12 +73,12 @@ pub enum RecordError {
     Stream {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         error: std::io::Error,
     },
 }
 
-/// Why a running process was not recorded.
+/// Reasons why a running process was not recorded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAttached {
     /// It cannot be.
@@ -92,7 +92,7 @@ pub enum NotAttached {
     },
 }
 
-/// What to do about a refusal of the kernel's.
+/// Returns the fix for a refusal of the kernel's.
 fn hint(why: &str) -> &'static str {
     match why.contains("may not be traced") {
         true => {

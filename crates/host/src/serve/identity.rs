@@ -6,19 +6,19 @@ use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
-/// Where a process comes from.
+/// Identity of a process: its number, and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its number, as the host sees it.
     pub pid: Pid,
-    /// That of the process that started it; 0 for the first.
+    /// Number of the process that started it; 0 for the first.
     pub parent: u32,
     /// Its program and arguments.
     pub command: Vec<Vec<u8>>,
 }
 
 impl Identity {
-    /// Of the process that a run starts with, whose arguments are these.
+    /// Returns that of the process that a run starts with, whose arguments are these.
     pub fn first(pid: Pid, arguments: &[OsString]) -> Self {
         Self {
             pid,
@@ -27,7 +27,7 @@ impl Identity {
         }
     }
 
-    /// Of a process that has just executed a program.
+    /// Returns that of a process that has just executed a program.
     pub(super) fn executed(pid: Pid, parent: u32) -> Self {
         Self {
             pid,
@@ -37,7 +37,7 @@ impl Identity {
     }
 }
 
-/// How a process ends for us.
+/// End of a process, as Trommel sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum End {
     /// It goes on.

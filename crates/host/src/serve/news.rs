@@ -42,7 +42,7 @@ pub enum News {
     Damaged(Damaged),
     /// The event stream ends early.
     StreamCut {
-        /// Why.
+        /// The reason.
         error: String,
         /// Events go on that are not written.
         goes_on: bool,
@@ -53,7 +53,7 @@ pub enum News {
         path: Vec<u8>,
         /// The process.
         pid: i32,
-        /// Why.
+        /// The reason.
         why: Unfollowed,
     },
     /// A process that has executed a program runs natively.
@@ -73,6 +73,6 @@ pub enum News {
 pub struct WindowCounts {
     /// Each count with its name.
     pub counts: [(&'static str, u64); 7],
-    /// Of the last windows: the first address, the last address, and the number of instructions.
+    /// Last windows, each by its first address, its last address, and its number of instructions.
     pub last: Vec<[u64; 3]>,
 }

@@ -20,36 +20,36 @@ use crate::serve::stress::Stress;
 use crate::windows::sampling::Sampling;
 use crate::windows::toll::{self, Toll};
 
-/// What to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The program, found and checked.
     pub program: Program,
     /// Its argument vector, the name as typed first.
     pub arguments: Vec<OsString>,
-    /// What the program is to find as we did.
+    /// State that the program inherits as Trommel did.
     pub inherited: Inherited,
     /// Events to collect.
     pub kinds: KindSet,
     /// The compressor.
     pub compressor: Spec,
-    /// Where every event goes, in order.
+    /// File for all events, in order.
     pub stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
     pub stream_limit: Option<u64>,
     /// Bytes that counts of values may take; by default a quarter of what is available, at most 2 GiB.
     pub memory: Option<u64>,
-    /// What to observe; everything when empty.
+    /// Places to observe; everything when empty.
     pub only: Vec<Only>,
     /// Children and the programs that they execute are observed too.
     pub follow: bool,
-    /// What is asked by queries; kept for as long as symbols are.
+    /// Question that the queries ask; kept for as long as symbols are.
     pub question: Option<&'static Question>,
-    /// Where their messages are written, too.
+    /// File for their messages.
     pub messages: Option<PathBuf>,
-    /// What else they go to.
+    /// Services that get their messages, too.
     pub services: Vec<Foreign>,
-    /// What windows are given to; with queries there is none.
+    /// Module that windows are given to; with queries there is none.
     pub custom: Option<custom::Named>,
     /// Traces. With events there are none.
     pub tracing: Tracing,
@@ -58,16 +58,16 @@ pub struct RecordOptions {
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on. Only where the target counts by
     /// itself.
     pub converge: Option<f64>,
-    /// What misses by a regular distance is prefetched. With queries nothing is.
+    /// Prefetches loads that miss by a regular distance. With queries there are none.
     pub prefetch: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
-    /// Where fragments are kept for later runs.
+    /// Store of fragments for later runs.
     pub persist: Option<Store>,
 }
 
 impl RecordOptions {
-    /// What a signal costs, where windows are wanted.
+    /// Measures the cost of a signal, where windows are enabled.
     pub(super) fn toll(&self) -> Result<Option<Toll>, RecordError> {
         let measure = self.sampling.map(|_| toll::measure());
         measure.transpose().map_err(RecordError::Windows)

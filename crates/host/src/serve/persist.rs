@@ -46,23 +46,23 @@ use crate::ptrace::inject::Kept;
 
 /// Bytes of all files.
 const MOST: u64 = 256 << 20;
-/// What was made is kept when it is at least this part of what was there, all together that runs have made since that was kept.
+/// Part of the kept bytes, one in so many, that the bytes made since must exceed to be kept.
 const WORTH: u64 = 4;
 const SUFFIX: &str = "fragments";
-/// Of a file beside it: how many bytes runs have made that were not kept.
+/// Suffix of a file beside it, with the number of bytes that runs have made and that were not kept.
 const MISSED: &str = "missed";
 
-/// Where fragments are kept.
+/// Directory in which fragments are kept.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
-/// Where those of a process are kept.
+/// Kept fragments of a process.
 #[derive(Debug)]
 pub struct Keeping {
     path: PathBuf,
-    /// What was kept so far, if anything was.
+    /// Image that was kept so far, if anything was.
     image: Option<File>,
 }
 
@@ -76,7 +76,7 @@ impl Keeping {
         })
     }
 
-    /// Returns whether what was kept can be used by runtimes with this build and shape.
+    /// Returns true if what was kept can be used by runtimes with this build and shape.
     fn is_of(&self, key: [u64; 2]) -> bool {
         let mut header = [0; HEADER];
         let read = (self.image.as_ref()).map(|image| image.read_exact_at(&mut header, 0));
@@ -128,7 +128,7 @@ impl Store {
         })
     }
 
-    /// What was kept of a program file, for a process that is about to execute it. `None` where nothing is to be kept of
+    /// Returns the fragments kept of a program file, for a process that is about to execute it. `None` where nothing is to be kept of
     /// it.
     pub(crate) fn of(&self, terms: &Terms, program: &Path) -> Option<Keeping> {
         let shape = shape(terms)?;
@@ -180,13 +180,13 @@ impl Store {
     }
 }
 
-/// Returns whether nobody else can write to it.
+/// Returns true if nobody else can write to it.
 fn is_ours(data: &fs::Metadata) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     data.uid() == geteuid().as_raw() && data.mode() & OTHERS_WRITE == 0
 }
 
-/// What the kernel says of the rights of a process, as far as they may differ.
+/// Returns the rights of a process as the kernel reports them, as far as they may differ.
 fn rights(who: &str) -> Option<Vec<String>> {
     const SAID: [&str; 7] = [
         "Uid:",
@@ -207,14 +207,14 @@ fn rights(who: &str) -> Option<Vec<String>> {
     Some(rights)
 }
 
-/// Returns whether a process may do what we may, and no more. Asked before it executes anything of its program.
+/// Returns true if a process may do what we may, and no more. Asked before it executes anything of its program.
 pub(crate) fn is_like_us(pid: Pid) -> bool {
     static OURS: OnceLock<Option<Vec<String>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| rights("self"));
     ours.is_some() && rights(&pid.to_string()) == *ours
 }
 
-/// What makes fragments differ, of what we know of a run; `None` where they are not kept: they record something, or count it in
+/// Returns a hash of all in a run that makes fragments differ. `None` where they are not kept: they record something, or count it in
 /// another way than by paths or a sampler's counters, or the runtime is made to fail.
 fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
@@ -285,7 +285,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Those in a row, up to the first that is not whole.
+    /// Returns the fragments in a row, up to the first that is not whole.
     fn all(bytes: &'a [u8]) -> Vec<Self> {
         let mut records = Vec::new();
         let mut at = 0;
@@ -304,7 +304,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What a process was brought and what it has made, as one image; `None` where that is not worth a new file.
+/// Returns the fragments that a process was given and has made, as one image. `None` where that is not worth a new file.
 fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
     let pages = shared.pages();
     let made: &Made = shared.made();

@@ -1,11 +1,10 @@
 //! One process under observation, from its first record to its profile.
 //!
-//! A process is here what runs one program: one that executes another is another afterwards, with the
-//! same number. What its threads had recorded and not published when it ended is read up to their
-//! write pointers, so nothing they delivered is lost, however it ended. The same is done while it runs
-//! when its code is about to change, as records must be understood while the code that they name is
-//! what it was; and early in its life whenever it is served, which is often then: so little is left to
-//! fold when a short program ends.
+//! A process here runs one program: after an `exec` it is another process with the same number.
+//! At its end, all that its threads recorded is read up to their write pointers, published or not. So nothing is lost.
+//!
+//! The same is done before its code changes, as records must be understood while their code is still there.
+//! It is done as well whenever a young process is served. So little is left to fold when a short program ends.
 
 mod profile;
 mod queue;
@@ -36,32 +35,32 @@ use served::Served;
 
 /// A process that is observed.
 pub struct Process {
-    /// Who it is.
+    /// Identity of the process.
     pub identity: Identity,
-    /// What it shares with us.
+    /// State that it shares with the host.
     pub shared: Shared,
     folder: Folder,
     queue: Queue,
     served: Served,
     clock: Instant,
-    /// When that began which its profile is to tell of.
+    /// Start of the period that its profile covers.
     since: (SystemTime, Instant),
-    /// What is written is folded now, published or not.
+    /// Folds now what is written, published or not.
     hurried: bool,
     /// Tells of its end.
     handle: Handle,
-    /// How it was found to have ended.
+    /// End of the process, as it was found.
     pub end: End,
     /// It is the first.
     first: bool,
-    /// What its engine does over time, if that was asked for.
+    /// Series of its engine's figures, if that was asked for.
     series: Option<Series>,
-    /// What part of its time is its own work, if that is wanted.
+    /// Audit of its time, if that is enabled.
     audit: Option<Audit>,
     windows: Option<Windows>,
-    /// When and why it was attached, and when it was detached.
+    /// Times and reason of its control: when and why it was attached, and when it was detached.
     turns: Turns,
-    /// When the run began.
+    /// Start of the run.
     run: Instant,
 }
 
@@ -103,7 +102,7 @@ impl Process {
         self
     }
 
-    /// It could not be taken back.
+    /// Marks it as native from now on: it could not be reattached, for the reason `why`.
     pub fn stays(&mut self, why: &str) {
         let reason = Unobserved::NotReattached(why.to_owned());
         self.served.unobserved.push(reason);
@@ -137,7 +136,7 @@ impl Process {
         self.windows.as_ref()?.often()
     }
 
-    /// Returns whether it does nothing, as far as is known by looking at its windows.
+    /// Returns true if it does nothing, as far as is known by looking at its windows.
     pub fn sleeps(&self) -> bool {
         self.windows.as_ref().is_some_and(Windows::are_idle)
     }
@@ -154,7 +153,7 @@ impl Process {
         self.shared.pages().family()
     }
 
-    /// Returns whether its slot is this one of a family.
+    /// Returns true if its slot is this one of a family.
     pub fn is_in(&self, family: &std::rc::Rc<Family>, slot: usize) -> bool {
         std::rc::Rc::ptr_eq(self.family(), family) && self.shared.pages().slot() == slot
     }
@@ -165,32 +164,32 @@ impl Process {
         if started > 1 { started } else { 0 }
     }
 
-    /// Returns whether the stream has all the events that were wanted.
+    /// Returns true if the stream has all the events that were wanted.
     pub fn is_full(&self) -> bool {
         self.folder.is_full()
     }
 
-    /// Returns whether it has said that it ends, and only the kernel is busy with it.
+    /// Returns true if it has said that it ends, and only the kernel is busy with it.
     pub fn is_ending(&self) -> bool {
         self.shared.is_ending()
     }
 
-    /// Returns whether it runs under control, as far as it has said.
+    /// Returns true if it runs under control, as far as it has said.
     pub fn is_controlled(&self) -> bool {
         self.shared.state() == Some(State::Controlled)
     }
 
-    /// Returns whether it was detached, as far as it has said.
+    /// Returns true if it was detached, as far as it has said.
     pub fn is_detach(&self) -> bool {
         self.shared.state() == Some(State::Native)
     }
 
-    /// Returns whether there is nothing to do for it.
+    /// Returns true if there is nothing to do for it.
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle(self.queue.taken) && !self.is_ending()
     }
 
-    /// How long it may be before it is served again, if it does not ask. What looks at windows fills little.
+    /// Returns the longest pause until it is served again, if it does not ask. Windows fill little.
     pub fn pause(&self) -> Duration {
         const SHORTEST: Duration = Duration::from_micros(200);
         let age = self.clock.elapsed();
@@ -203,19 +202,19 @@ impl Process {
         }
     }
 
-    /// What it got on by natively, as in [`Audit::compare_with`].
+    /// Compares it with a native rate, as in [`Audit::compare_with`].
     pub(crate) fn compare_with(&mut self, native: Rate, times: u32, prove: bool) {
         if let Some(audit) = &mut self.audit {
             audit.compare_with(native, times, prove);
         }
     }
 
-    /// How it got on under control, as in [`Audit::under_control`].
+    /// Returns its rate under control, as in [`Audit::under_control`].
     pub(crate) fn under_control(&self) -> Option<(Rate, u32)> {
         self.audit.as_ref()?.under_control()
     }
 
-    /// How long it may be before its samples are looked at.
+    /// Returns the longest pause until its samples are looked at.
     pub fn audit_pause(&self) -> Duration {
         match &self.audit {
             Some(audit) if !self.is_detach() => audit.pause(),
@@ -223,7 +222,7 @@ impl Process {
         }
     }
 
-    /// What it says that it exits with.
+    /// Returns the exit status that it has announced.
     pub fn exit_status(&self) -> Option<i32> {
         let said = self.shared.control().exit_status.load(Relaxed);
         said.checked_sub(1).map(|status| (status & 0xff) as i32)

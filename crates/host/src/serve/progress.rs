@@ -1,23 +1,23 @@
-//! Whether a program gets on faster under control than natively, as far as that can be measured.
+//! Speed of a program under control against its native speed, as far as that can be measured.
 //!
 //! # Problem
-//! What part of the time is the program's own work ([`crate::serve::audit`]) tells what control adds, and not what it saves. A program that calls
+//! The audit ([`crate::serve::audit`]) tells what control adds, and not what it saves. A program that calls
 //! small functions of shared libraries has a sixth of its samples at what control adds, and is a tenth faster all the same (`docs/design/history-run.md`): its
 //! traces lead through neither calls nor the jumps of its linkage tables.
 //!
 //! # Strategy
-//! What a program reads and writes (`/proc/PID/io`) for its CPU time is the same however it is executed. A process that runs natively at
-//! first is looked at every [`PACE`] of CPU time; so is it under control. Each step from one look to the next has a *rate*, bytes in a second; of many
-//! steps the mean is known, and how far it may be off.
+//! A program reads and writes the same bytes (`/proc/PID/io`) however it is executed. A process that runs natively at
+//! first is looked at every [`PACE`] of CPU time, and so it is under control. Each step between two looks has a *rate*, bytes in a second. Of many
+//! steps the mean is known, and its error.
 //!
 //! The last [`RECENT`] steps count, and under control none in the time in which the first traces are made. Control *pays* if the mean of those is higher than
 //! the native one by [`MARGIN`] and by twice what both may be off, or is so by [`MARGIN`] alone after twice [`PATIENCE`].
 //!
-//! What was measured first may not be what holds later: the machine may have been slower then, or the work other work. So what stays is detached
-//! now and then and asked natively again ([`Proof`]), and so is what is detached because it is not faster: for [`NATIVE`] steps. What was faster under control is taken
-//! back, and proven again after four times as long; as taking back costs some hundredths of a second, that is a small part.
+//! A first measurement may not hold later: the machine may have been slower then, or the work other work. So what stays is detached
+//! now and then and asked natively again ([`Proof`]), and so is what is detached because it is not faster: for [`NATIVE`] steps. What was faster under control is
+//! reattached, and proven again after four times as long. Reattaching costs some hundredths of a second, so that is a small part.
 //!
-//! # What is not told
+//! # Limits
 //! * A program that reads and writes little, or in bursts: then nothing is known, and samples decide.
 //! * Other work: if the program has turned to something that takes less time for a byte, that looks like a gain. So rates that have changed by more
 //!   than [`OTHER`] percent are not compared, nor are those of programs whose rates differ by themselves.
@@ -50,12 +50,12 @@ const OTHER: f64 = 60.0;
 const STEADY: f64 = 8.0;
 /// CPU time under control before it is proven again that it pays, the first time.
 const PROVEN: Duration = Duration::from_secs(4);
-/// CPU time of a process before which it is not taken back a second time for that.
+/// CPU time of a process before which it is not reattached a second time for that.
 const TWICE: Duration = Duration::from_secs(2);
-/// How many times as long both are each time.
+/// Factor by which both grow each time.
 const LONGER: u32 = 4;
 
-/// What a process has read and written by some CPU time of it.
+/// Bytes that a process has read and written by some CPU time of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Look {
     cpu: Duration,
@@ -81,7 +81,7 @@ pub struct Rate {
     pub error: f64,
 }
 
-/// How a process got on.
+/// Rates of a process.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
     /// Natively, before it was attached.
@@ -90,7 +90,7 @@ pub struct Progress {
     pub under_control: Option<Rate>,
 }
 
-/// What rates say of control.
+/// Verdict of rates on control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// The program is faster.
@@ -138,7 +138,7 @@ impl Steps {
         Some(Rate { mean, error })
     }
 
-    /// What these steps, under control, say beside the native rate.
+    /// Returns the verdict of these steps, under control, beside the native rate.
     pub(crate) fn beside(&self, native: Rate) -> Verdict {
         if !native.is_steady() {
             return Verdict::Unknown;
@@ -157,12 +157,12 @@ impl Steps {
     }
 }
 
-/// What one rate is over another.
+/// Gain of one rate over another.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Gain {
     /// So many percent, and certainly some.
     Percent(f64),
-    /// As much, it seems.
+    /// Gain of as much, it seems.
     Unsure,
     /// Nothing that counts.
     None,
@@ -198,7 +198,7 @@ pub(crate) fn proven_after(times: u32) -> Duration {
 pub(crate) struct Proof {
     pid: Pid,
     under_control: Rate,
-    /// Times that it was taken back for that.
+    /// Times that it was reattached for that.
     times: u32,
     steps: Steps,
     over: bool,
@@ -251,7 +251,7 @@ impl Proof {
     }
 }
 
-/// What a process has read and written so far, if it can be known.
+/// Returns the bytes that a process has read and written so far, if they can be known.
 fn bytes_of(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let number = |name: &str| -> Option<u64> {

@@ -79,7 +79,7 @@ fn command<'a>(options: &'a RecordOptions, guard: &'a Guard) -> Command<'a> {
     }
 }
 
-/// As [`record`], of programs that run natively at first.
+/// Records as [`record`] does, programs that run natively at first.
 fn record_late(
     options: &RecordOptions,
     guard: &Guard,
@@ -101,7 +101,7 @@ fn record_late(
     session.conclude()
 }
 
-/// Returns whether windows can be begun here.
+/// Returns true if windows can be begun here.
 ///
 /// # Errors
 /// The kernel refuses.

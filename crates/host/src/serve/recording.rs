@@ -10,23 +10,23 @@ use crate::serve::identity::Identity;
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What was collected in the first process, until it became another program or ended.
+    /// Profile of the first process, until it became another program or ended.
     pub profile: Profile,
-    /// How the program ended.
+    /// End of the program.
     pub ended: Ended,
     /// True if we ended it, as its stream had all the events that were wanted.
     pub limited: bool,
-    /// What the engine did in the first process.
+    /// Work of the engine in the first process.
     pub engine: Engine,
     /// True if all of the stream, if one was wanted, is in its file.
     pub stream_whole: bool,
 }
 
-/// What a process came to.
+/// Results of a process.
 pub struct Done {
     /// Its profile.
     pub profile: Profile,
-    /// What its engine did.
+    /// Work of its engine.
     pub engine: Engine,
     /// True if all of its stream, if one was wanted, is in its file.
     pub stream_whole: bool,
@@ -34,14 +34,14 @@ pub struct Done {
 
 /// A process that has ended, as those that it has made remember it.
 pub struct Ancestor {
-    /// Who it was.
+    /// Identity of the process.
     pub identity: Identity,
-    /// What it shared.
+    /// State that it shared.
     pub shared: Shared,
 }
 
 impl Ancestor {
-    /// Returns whether processes are still being made by it.
+    /// Returns true if processes are still being made by it.
     pub fn is_needed(&self) -> bool {
         let pages = self.shared.pages();
         pages.family().expects(pages.slot())

@@ -1,7 +1,7 @@
-//! What an engine does over time: its figures, looked at every few milliseconds.
+//! Figures of an engine over time, read every few milliseconds.
 //!
-//! The runtime counts; the host reads the counts, so a program that stays in its cache costs nothing and
-//! is in the series all the same. There are at most [`MOST`] samples: with more, every second one is left out
+//! The runtime counts and the host reads the counts. So a program that stays in its cache costs nothing and
+//! is in the series all the same. There are at most [`MOST`] samples. With more, every second one is left out
 //! and they are taken half as often.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ pub const PERIOD: Duration = Duration::from_millis(5);
 /// Samples kept.
 const MOST: usize = 1024;
 
-/// What an engine has done so far.
+/// Figures of an engine's work so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// By part of the runtime, [`trommel_queue::work::Part`], in units of its own.
@@ -64,7 +64,7 @@ impl Figures {
         nanos
     }
 
-    /// As they are now.
+    /// Reads them as they are now.
     pub fn read(control: &Control) -> Self {
         let work = &control.work;
         Self {
@@ -90,13 +90,13 @@ impl Figures {
 /// The figures at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// Since the process was first seen.
+    /// Time since the process was first seen.
     pub wall: Duration,
     /// CPU time of the process; that of the last sample when the process is not there any more.
     pub cpu: Duration,
     /// Cycles of the time stamp counter since the process was first seen.
     pub stamp: u64,
-    /// What it has done.
+    /// Figures of its work.
     pub figures: Figures,
 }
 

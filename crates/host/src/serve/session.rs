@@ -92,13 +92,13 @@ pub struct Session<'a> {
     budget: Rc<Budget>,
     files: &'static Files,
     families: Vec<Rc<Family>>,
-    /// Those that are there, by number.
+    /// Processes that are there, by number.
     processes: Vec<(usize, Process)>,
     /// Processes started so far.
     started: usize,
     /// The first program runs natively, and has number 0 when it is attached.
     awaited: bool,
-    /// Those that have ended and are still making others.
+    /// Processes that have ended and are still making others.
     ancestors: Vec<Ancestor>,
     /// The first, when it is not there any more.
     done: Option<Done>,
@@ -110,7 +110,7 @@ pub struct Session<'a> {
     arrivals: Vec<Arrival>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
-    /// What a signal that begins a window costs, where there are any within a budget.
+    /// Cost of a signal that begins a window, where there are any within a budget.
     toll: Option<Toll>,
     /// By what latencies are told apart, where they are wanted.
     levels: Option<Levels>,
@@ -122,26 +122,26 @@ pub struct Session<'a> {
     execed: Execed,
     /// Processes that were detached.
     retakes: Retakes,
-    /// When it began.
+    /// Start of the session.
     began: Instant,
     /// Our CPU time when the run began.
     host_before: Duration,
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
-    /// Where messages of queries are written.
+    /// Writer of the queries' messages.
     messages: Option<Rc<RefCell<Write>>>,
     /// Services of libraries for the first process, until it begins.
     services: Option<Vec<Instance>>,
-    /// What windows are given to.
+    /// Module that windows are given to.
     custom: Option<Rc<Custom>>,
-    /// Where fragments of processes are kept that executed their programs in a family.
+    /// Kept fragments of processes that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
-/// How long a run is left alone that goes on in epochs, while its processes do nothing.
+/// Longest pause in a run that goes on in epochs, while its processes do nothing.
 const ASLEEP: Duration = Duration::from_millis(250);
 
 impl<'a> Session<'a> {
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         self.epochs = epochs;
     }
 
-    /// What processes of this run are told.
+    /// Returns the terms that processes of this run get.
     pub const fn terms(&self) -> Terms {
         self.terms
     }
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
         self.started = 1;
     }
 
-    /// What was kept of a program's fragments, if they are kept.
+    /// Returns the kept fragments of a program, if they are kept.
     pub fn kept(&self, program: &Path) -> Option<Keeping> {
         self.options.persist.as_ref()?.of(&self.terms, program)
     }
@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns whether the first program has ended, and nothing is worth waiting for.
+    /// Returns true if the first program has ended, and nothing is worth waiting for.
     fn is_over(&self) -> bool {
         const LONG: Duration = Duration::from_secs(1);
         const SHORT: Duration = Duration::from_millis(50);
@@ -377,7 +377,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns whether processes are being made that have not said yet who they are.
+    /// Returns true if processes are being made that have not said yet who they are.
     fn expects(&self) -> bool {
         let there = self.processes.iter().map(|(_, p)| &p.shared);
         let ended = self.ancestors.iter().map(|a| &a.shared);

@@ -36,7 +36,7 @@ const NAMES: [&str; 29] = [
     "fail-random",
 ];
 
-/// What a text asks for.
+/// Stress options that a text asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stress {
     /// Options as the runtime reads them.
@@ -51,7 +51,7 @@ pub struct Stress {
     pub rates: bool,
     /// Prefetches of no use are put everywhere.
     pub prefetch: bool,
-    /// What is detached is taken back soon, whatever it does.
+    /// Reattaches each detached process soon, whatever it does.
     pub retake: bool,
     /// The means of the engine that `trommel run` goes without.
     pub without: Without,

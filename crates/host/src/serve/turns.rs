@@ -1,4 +1,4 @@
-//! When a process came under control and why, and when it was detached.
+//! Times of control: when and why a process was attached, and when it was detached.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 
 use crate::kernel::clocks::cpu_of;
 
-/// Why a process is under control.
+/// Reasons why a process is under control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// It was started so.
@@ -26,7 +26,7 @@ pub enum Taken {
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
-    /// Since the run began.
+    /// Time since the run began.
     pub wall: Duration,
     /// CPU time of the process; none when it is not there any more.
     pub cpu: Option<Duration>,
@@ -41,11 +41,11 @@ impl Moment {
     }
 }
 
-/// When control began and ended.
+/// Begin and end of control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turns {
-    /// Why and when it began.
+    /// Reason and moment of the attachment.
     pub taken: Option<(Taken, Moment)>,
-    /// When the process was detached, as far as we saw.
+    /// Moment of the detachment, as far as we saw it.
     pub detach: Option<Moment>,
 }

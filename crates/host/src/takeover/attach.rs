@@ -1,17 +1,17 @@
-//! A running process taken under control, and detached.
+//! Attaching to a running process.
 //!
 //! # Problem
 //! All threads of a process that knows nothing of us are to go on under control from wherever they
-//! are, within milliseconds; later all are to be native again, with no mapping, descriptor or
-//! signal handler left that was not there before. Whatever fails on the way must leave the process as
+//! are, within milliseconds. Later all are to be native again, with no mapping, descriptor or
+//! signal handler left that was not there before. If a step fails, the process must be left as
 //! it was.
 //!
 //! # Strategy
-//! *Attaching.* Stop all threads ([`Tracees`]); look at each for what cannot be controlled, before
+//! *Attaching.* All threads are stopped ([`Tracees`]). Each is looked at for what cannot be controlled, before
 //! anything is changed. One thread is borrowed: it maps memory for the runtime, makes the shared
 //! file (so that it is in the target whoever the users are; we open it from there), and runs the
 //! runtime's start, which takes over the signal handlers. Then each thread's state goes to its
-//! thread page, and the thread to the runtime's door (the runtime's `attach` tells what happens there).
+//! thread page, and the thread to the runtime's entry (see the runtime's `attach`).
 //!
 //! [`crate::takeover::detach`] is the way back.
 // Fields of structures in the target are addressed by their offsets.
@@ -34,7 +34,7 @@ use crate::ptrace::tracee::{Loan, Tracees, make_again};
 use crate::takeover::detach::{Remains, at_attached};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 
-/// How long another command may take to detached.
+/// Longest time that another command may take to detach.
 const OTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// The shared file's name in the target's map.
 const NAME: &std::ffi::CStr = c"trommel";
@@ -42,7 +42,7 @@ const NAME: &std::ffi::CStr = c"trommel";
 /// Makes the file that the target has made ready for it.
 pub type Prepare<'a> = &'a mut dyn FnMut(OwnedFd) -> io::Result<()>;
 
-/// Takes all threads of a process under control. `prepare` is given the file that it will share,
+/// Attaches to all threads of a process. `prepare` is given the file that it will share,
 /// empty. Returns where the runtime is in the target.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 #[derive(Debug)]
 pub struct Child(Pid);
 
-/// How a child has ended.
+/// End of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// By itself, with this status.
@@ -52,7 +52,7 @@ impl Child {
         let _ = kill(self.0, Signal::SIGTERM);
     }
 
-    /// How it has ended, if it has. Not to be asked again then.
+    /// Returns the end of the child, if it has ended. Not to be asked again then.
     pub fn ended(&self) -> Option<Ending> {
         match waitpid(self.0, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, status)) => Some(Ending::Exited(status)),

@@ -1,9 +1,9 @@
-//! A process under control detached.
+//! Detaching of a process under control.
 //!
 //! # Problem
-//! All threads are anywhere: in the code cache, in the runtime, in system calls that may wait for ever.
-//! All are to go on in the app's own code as if they had never been elsewhere, and what they were
-//! counted for is to be complete; then nothing of ours may be left.
+//! Threads may be anywhere: in the code cache, in the runtime, in system calls that may wait for ever.
+//! All are to go on in the program's own code as if they had never been elsewhere. Their
+//! counts are to be complete, and nothing of ours may be left.
 //!
 //! # Strategy
 //! In rounds: stop all threads, find out where each is, and let those run on that must.
@@ -41,12 +41,12 @@ use crate::kernel::maps::{Mapping, mappings};
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 
-/// How long threads may take to leave.
+/// Longest time that threads may take to leave.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// The shared file in the target's map.
 const MAPPED_NAME: &[u8] = b"/memfd:trommel (deleted)";
 
-/// Returns whether there is a runtime in a process.
+/// Returns true if there is a runtime in a process.
 pub fn is_in(pid: Pid) -> bool {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     mappings(&maps).any(|mapping| mapping.path == MAPPED_NAME)
@@ -59,7 +59,7 @@ pub struct Remains {
     control: u64,
 }
 
-/// Where the runtime's memory is in the target.
+/// Addresses of the runtime's memory in the target.
 struct Places {
     image: (u64, u64),
     owned: Vec<(u64, u64)>,
@@ -69,12 +69,12 @@ struct Places {
 }
 
 impl Places {
-    /// Returns whether a GS base is that of a thread's area.
+    /// Returns true if a GS base is that of a thread's area.
     fn is_area(&self, gs: u64) -> bool {
         gs != 0 && self.owned.iter().any(|&(s, e)| s <= gs && gs < e)
     }
 
-    /// Returns whether there is code of the cache at an address.
+    /// Returns true if there is code of the cache at an address.
     fn is_cache(&self, at: u64) -> bool {
         self.holds(at) && !(self.image.0..self.image.1).contains(&at)
     }
@@ -85,7 +85,7 @@ impl Places {
     }
 }
 
-/// Where a stopped thread is.
+/// Position of a stopped thread.
 enum Found {
     /// In the app's code, or put there: it needs nothing more.
     Out,
@@ -95,7 +95,7 @@ enum Found {
     Busy,
 }
 
-/// Where a field of [`Attached`] is from the control words on.
+/// Returns the offset of a field of [`Attached`] from the control words on.
 pub(crate) const fn at_attached(offset: usize) -> u64 {
     (offset_of!(Control, attached) + offset) as u64
 }
@@ -128,7 +128,7 @@ impl Remains {
         Ok(None)
     }
 
-    /// Returns whether threads are native but for windows.
+    /// Returns true if threads are native but for windows.
     pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
         Ok(self.half(tracees, offset_of!(Control, window) as u64)? != 0)
     }
@@ -308,7 +308,7 @@ impl Remains {
         }
     }
 
-    /// Where the app goes on, if the thread is in a system call made from the cache, or just behind
+    /// Returns where the app goes on, if the thread is in a system call made from the cache, or just after
     /// one. The cache says so itself: `mov rcx, NEXT` follows the call.
     fn behind_call(&self, tracees: &Tracees, regs: &Regs) -> io::Result<Option<u64>> {
         if (regs.orig_rax as i64) < 0 {
@@ -364,7 +364,7 @@ pub fn stop(tracees: &mut Tracees, limit: Instant) -> Result<()> {
     }
 }
 
-/// Returns whether a thread was stopped in a call that goes on or says EINTR.
+/// Returns true if a thread was stopped in a call that goes on or says EINTR.
 fn is_unfinished(regs: &Regs) -> bool {
     let mut again = *regs;
     regs.rax as i64 == -i64::from(libc::EINTR) || make_again(&mut again, false) != 0

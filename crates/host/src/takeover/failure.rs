@@ -8,10 +8,10 @@ use trommel_queue::MAX_THREADS;
 
 use crate::ptrace::tracee::StopFailure;
 
-/// How long a thread may take to stop: the kernel may be busy with it.
+/// Longest time that a thread may take to stop: the kernel may be busy with it.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a process could not be attached, or detached.
+/// Reasons why a process could not be attached, or detached.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachFailure {
     /// Its threads could not be stopped.
@@ -29,7 +29,7 @@ pub enum AttachFailure {
     /// Another command has it.
     #[error("it is recorded already by process {0}")]
     Recorded(u32),
-    /// What another version left in it is not understood.
+    /// Another version has left in it what this one does not understand.
     #[error("another version of trommel has left it under control; restart it")]
     Foreign,
     /// No room.

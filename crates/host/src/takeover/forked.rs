@@ -33,7 +33,7 @@ use crate::windows::pacer::Pacer;
 /// A process that is known, its family, and the period of its windows.
 pub type Known = (Pid, Rc<Family>, Duration);
 
-/// Those that have not taken a slot yet.
+/// Forked children that have not taken a slot yet.
 #[derive(Default)]
 pub struct Forked {
     waiting: HashMap<Pid, (Pacer, Rc<Family>, Duration)>,
@@ -110,7 +110,7 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     words.map(Pid::from_raw).collect()
 }
 
-/// Returns whether two processes run in the same memory, or that is not known.
+/// Returns true if two processes run in the same memory, or that is not known.
 pub fn share_memory(one: Pid, other: Pid) -> bool {
     const KCMP_VM: i32 = 1;
     // SAFETY: no memory is passed.
@@ -119,7 +119,7 @@ pub fn share_memory(one: Pid, other: Pid) -> bool {
     order <= 0
 }
 
-/// Returns whether nothing but one thread of a process, stopped, writes to its memory: no other thread, no process that runs in the same memory, and not the kernel
+/// Returns true if nothing but one thread of a process, stopped, writes to its memory: no other thread, no process that runs in the same memory, and not the kernel
 /// for rings of requests, or requests, that it has set up (`io_uring`, `io_setup`). What cannot be found out is so.
 pub fn is_alone(pid: Pid) -> bool {
     const RING: &[u8] = b"anon_inode:[io_uring]";

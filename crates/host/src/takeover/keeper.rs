@@ -1,13 +1,13 @@
 //! The process that holds a running program under control, and detaches it whatever happens.
 //!
 //! # Problem
-//! Taking a process under control and detaching it means to borrow its threads for system calls of
-//! ours. Were we killed in the middle, they would go on with our registers. And a process that was
-//! attached to should be native again when the command that did it is gone, however that ended.
+//! Attaching to a process and detaching it means to borrow its threads for system calls of
+//! ours. If the host were killed in between, they would go on with its registers. And a process that was
+//! attached to should be native again when the command that did it has ended, in whatever way.
 //!
 //! # Strategy
 //! The command forks a *keeper*, in a session of its own and with no other task: it attaches, waits,
-//! and detaches. It is the only tracer. A socket connects both; when the command dies, the kernel
+//! and detaches. It is the only tracer. A socket connects both. When the command dies, the kernel
 //! closes its end, and the keeper detaches at once. Killing the command with SIGKILL at any moment
 //! therefore leaves the target native and clean.
 //!
@@ -43,12 +43,12 @@ use crate::takeover::failure::AttachFailure;
 /// The kernel closes all files of a process in one go, in less than this.
 const DYING: Duration = Duration::from_millis(20);
 
-/// How control ended.
+/// End of control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parting {
     /// The target has ended, or become another program.
     Ended,
-    /// All threads are native, and nothing is left behind.
+    /// All threads are native, and nothing of ours remains.
     Detached,
     /// Something is.
     Failed(String),
@@ -61,7 +61,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts one, which takes `pid` under control. Must be called while the calling process has one
+    /// Starts one, which attaches to `pid`. Must be called while the calling process has one
     /// thread. `prepare` is given the file that the target has made, empty.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Which of the descriptors can be read, or has been closed, within a time: their indices.
+/// Returns the indices of the descriptors that can be read, or have been closed, within a time.
 fn readable(fds: &[BorrowedFd<'_>], patience: Duration) -> Vec<usize> {
     let mut polled: Vec<_> = (fds.iter())
         .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))

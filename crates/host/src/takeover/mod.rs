@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`attach`] | all threads of a process put under control |
+//! | [`attach`] | all threads of a process attached |
 //! | [`detach`] | all threads put back into the program's own code |
 //! | [`failure`] | reasons why neither could be done |
 //! | [`keeper`] | a process that attaches and detaches, and outlives a killed host |

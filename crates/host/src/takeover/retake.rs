@@ -1,9 +1,9 @@
-//! Whether a program that was detached is to be taken back.
+//! Decision to reattach a program that was detached.
 //!
 //! # Problem
 //! A program is detached for what it did then: a branch that could not be predicted, code that was executed once. Minutes later it may be
-//! in a loop that control would make faster. Nothing of ours sees that: it runs natively, and should, for it may well
-//! never change. To look must cost next to nothing, and to try and fail a small part of the time that passes.
+//! in a loop that control would make faster. Nothing of ours sees that: it runs natively, and it may well
+//! never change. So a look must cost next to nothing, and failed tries a small part of the time that passes.
 //!
 //! # Strategy
 //! Dynamo detaches for good (Bala, Duesterwald, Banerjia, PLDI 2000, section 8). Here program counters are sampled by the
@@ -13,13 +13,13 @@
 //! Code is told apart in pieces of 2^[`PIECE`] bytes. A piece is *new* in a group if its part of the group is more than
 //! [`TIMES`] times what it was in everything that the program was ever detached for. Where [`MOST`] percent of a group are in new pieces, the program has turned
 //! to something else; where [`GROUPS`] such groups follow each other, none of them as far from the one before as from what was
-//! learnt, it stays at that. Then it is taken back, if
+//! learnt, it stays at that. Then it is reattached, if
 //!
-//! * it has been native for [`PATIENCE`] of CPU time, twice as long with each further time that it was detached;
+//! * it has been native for [`PATIENCE`] of CPU time, twice as long with each further detachment;
 //! * what all tries have cost that came to nothing, and this one is expected to cost, is at most one part in [`SHARE`] of the
 //!   CPU time that the process has used.
 //!
-//! A try costs the time that the taking takes, and what is lost under control until the program is detached again,
+//! A try costs the time that the reattachment takes, and what is lost under control until the program is detached again,
 //! by the samples of [`Audit`](crate::serve::audit::Audit). One that pays costs nothing.
 //!
 //! # Why a program without a working set is left alone
@@ -27,9 +27,9 @@
 //! no piece is hot most samples are alone in theirs: neither does such a program ever seem to have
 //! changed, nor is what has no hot code a reason to try.
 //!
-//! # What is not told
+//! # Limits
 //! What the program turns to while it is learnt what it was detached for, a quarter of a second, counts as that. Other work done by the same code
-//! (an interpreter's) is the same work here. Where the kernel refuses events nothing is taken back.
+//! (an interpreter's) is the same work here. Where the kernel refuses events nothing is reattached.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -61,9 +61,9 @@ const RARE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Tries may cost one part of so many.
 const SHARE: u32 = 100;
-/// What a try costs that comes to nothing, as long as there was none.
+/// Cost of a try that comes to nothing, as long as there was none.
 const EXPECTED: Duration = Duration::from_millis(60);
-/// CPU time for which a program is native that is taken back whatever it does, for tests.
+/// CPU time after which a native program is reattached whatever it does, for tests.
 const HASTE: Duration = Duration::from_millis(20);
 
 /// Samples by piece of code.
@@ -94,12 +94,12 @@ impl Hot {
     }
 }
 
-/// What has been seen since the program was detached.
+/// Samples of a program since it was detached.
 struct Native {
     samplers: Samplers,
     /// CPU time of the process when it was detached.
     since: Duration,
-    /// What it was detached for is known.
+    /// The code that it was detached for is known.
     learnt: bool,
     group: Hot,
     before: Option<Hot>,
@@ -150,25 +150,25 @@ impl Native {
 /// The account of a process that has been detached.
 pub struct Watch {
     pid: Pid,
-    /// It is taken back soon, whatever it does.
+    /// Reattaches it soon, whatever it does.
     hasty: bool,
-    /// What it was detached for, each time.
+    /// Code that it was detached for, each time.
     known: Vec<Hot>,
-    /// While it is native.
+    /// Samples of it while it is native.
     native: Option<Native>,
-    /// Times that it was taken back.
+    /// Times that it was reattached.
     tries: u32,
-    /// What that has cost when it came to nothing.
+    /// Cost of tries that came to nothing.
     cost: Duration,
     /// The last of it.
     last: Duration,
-    /// What the last taking took.
+    /// Cost of the last reattachment.
     taking: Duration,
     looked: Option<Instant>,
 }
 
 impl Watch {
-    /// Nothing is known. `hasty`: for tests, it is taken back soon, whatever it does.
+    /// Begins with nothing known. `hasty`: for tests, it is reattached soon, whatever it does.
     pub fn begin(pid: Pid, hasty: bool) -> Self {
         Self {
             pid,
@@ -183,7 +183,7 @@ impl Watch {
         }
     }
 
-    /// Looks at a process that is native, if it is time. `lost`: what was lost under control until it was detached. Where it is to be taken back: the
+    /// Looks at a process that is native, if it is time. `lost`: what was lost under control until it was detached. Where it is to be reattached: the
     /// percent of its time that is spent in code that was not hot when it was detached.
     pub fn look(&mut self, lost: Duration) -> Option<u32> {
         let pause = match &self.native {
@@ -232,7 +232,7 @@ impl Watch {
         due.then_some(native.new)
     }
 
-    /// It has been taken back, which took so long.
+    /// Notes that it has been reattached, which took so long.
     pub fn taken(&mut self, took: Duration) {
         self.tries += 1;
         self.taking = took;
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(seen(pcs).1, 0);
     }
 
-    /// What it was detached for the first time is no news after the second.
+    /// Tests that code that it was detached for the first time is no news after the second.
     #[test]
     fn what_was_tried_is_not_tried_again() {
         let (mut watch, mut native) = detach();

@@ -1,4 +1,4 @@
-//! The windows of one process: begun, paid for, and ended.
+//! Windows of one process: their begin, their budget, and their end.
 pub mod pacer;
 pub mod sampling;
 pub mod toll;
@@ -22,7 +22,7 @@ pub struct Windows {
     pacer: Option<Pacer>,
     /// None where a test sets the pace.
     controller: Option<Controller>,
-    /// What they had come to when that was taken last.
+    /// Account at the time when it was taken last.
     taken: windows::Windows,
 }
 
@@ -36,7 +36,7 @@ impl Windows {
         }
     }
 
-    /// As often as is to be paid for.
+    /// Starts windows as often as the budget allows.
     pub fn within(wanted: Sampling, toll: Toll, pid: Pid) -> Self {
         let controller = Controller::new(wanted, toll, pid);
         let mut pacer = Pacer::new(pid, None);
@@ -51,7 +51,7 @@ impl Windows {
     /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far; `births`: whether there may be any.
     ///
     /// # Errors
-    /// The kernel refuses; told once.
+    /// The kernel refuses; reported once.
     pub fn look(
         &mut self,
         shared: &Shared,
@@ -88,7 +88,7 @@ impl Windows {
         self.controller.as_ref().map(Controller::often)
     }
 
-    /// Returns whether there were none lately, and there is nothing to be paid for.
+    /// Returns true if there were none lately, and there is nothing to be paid for.
     pub fn are_idle(&self) -> bool {
         self.controller.as_ref().is_some_and(Controller::is_idle)
     }
@@ -100,7 +100,7 @@ impl Windows {
         }
     }
 
-    /// What they have come to since the last time, if that is known.
+    /// Returns the account since the last time, if that is known.
     pub fn take(&mut self, shared: &Shared, host: Duration) -> Option<windows::Windows> {
         let so_far = self.controller.as_mut()?.so_far(shared.control(), host);
         let mut new = so_far.clone();

@@ -1,16 +1,16 @@
-//! Windows begun: a signal for each thread of a process, so many times in a second of its CPU time.
+//! Pacer of windows: a signal for each thread of a process, so many times in a second of its CPU time.
 //!
 //! # Problem
 //! A thread enters a window where a signal finds it in its own code. The signal must not end a system
 //! call, must come to every thread that runs, and nothing of it may be seen in the program. The moments must
-//! not keep step with what the program does.
+//! not be in step with the program.
 //!
 //! # Strategy
 //! *Ticks.* The kernel interrupts a thread that runs at each of its ticks anyway. Each thread has a timer of its user time, which
 //! it arms itself (`runtime/src/engine/window/timer.rs`), and whose signal costs little more than its delivery. More than one window a tick there
 //! cannot be.
 //!
-//! *Events.* What is wanted beyond that, and each thread's first signal, comes of a perf event of the kernel's CPU clock, which counts
+//! *Events.* Further windows, and each thread's first signal, come of a perf event of the kernel's CPU clock, which counts
 //! user time only and sends the thread a signal at each overflow. It is exact to microseconds at any rate, and costs the interrupt of a timer and
 //! another that sends the signal. Events are ours and so are their descriptors. New threads are found by looking; at each look every
 //! thread gets another period, drawn uniformly from seven to nine eighths of what is wanted: enough not to keep step with
@@ -44,9 +44,9 @@ use crate::kernel::running::restricts_itself;
 
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
-/// How often new threads are looked for.
+/// Time between two looks for new threads.
 pub const OFTEN: Duration = Duration::from_millis(5);
-/// How often an event begins a window where timers do.
+/// Time between two windows that events begin where timers begin the others.
 const NOW_AND_THEN: Duration = Duration::from_secs(1);
 /// User time to a thread's first signal, where timers begin the others.
 const SOON: Duration = Duration::from_millis(1);
@@ -54,9 +54,9 @@ const SOON: Duration = Duration::from_millis(1);
 /// Signals in a second of user time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rates {
-    /// Of threads' timers.
+    /// Signals of threads' timers.
     pub ticks: f64,
-    /// Of events.
+    /// Signals of events.
     pub events: f64,
 }
 
@@ -86,7 +86,7 @@ struct Event {
     clock: Clock,
     /// It goes on.
     steady: bool,
-    /// When it was asked for one signal last.
+    /// Moment when it was asked for one signal last.
     once: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ impl Pacer {
         self
     }
 
-    /// How often new threads are looked for, from now on.
+    /// Sets the time between two looks for new threads, from now on.
     pub fn set_often(&mut self, often: Duration) {
         self.often = often;
     }
@@ -141,7 +141,7 @@ impl Pacer {
         self.rates = rates;
     }
 
-    /// Returns whether it is time to look.
+    /// Returns true if it is time to look.
     pub fn is_time(&self) -> bool {
         !self.refused && self.looked.is_none_or(|at| at.elapsed() >= self.often)
     }
@@ -150,7 +150,7 @@ impl Pacer {
     /// control words of their own have no timers. `births`: [`Births::generation`](crate::kernel::births::Births::generation).
     ///
     /// # Errors
-    /// The kernel refuses events, or the process its own system calls; told once.
+    /// The kernel refuses events, or the process its own system calls; reported once.
     pub fn look(
         &mut self,
         family: &Family,

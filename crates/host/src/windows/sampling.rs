@@ -5,10 +5,10 @@
 //! changes while the program runs. The user says what may be paid, in percent, and it must be kept.
 //!
 //! # Strategy
-//! Each process has a controller. A few times a second it asks what has been paid: the runtime adds up the CPU time from where
-//! the handler of a signal begins to where the thread is native again; what the kernel needs around that was measured
-//! at the start ([`crate::windows::toll`]); the host's own CPU time is known. The rest of the program's CPU time is what it
-//! would have taken without us. What may be paid of that, less what has been paid, is *credit*; the rate is
+//! Each process has a controller. A few times a second it asks what has been paid. The runtime adds up the CPU time from where
+//! the handler of a signal begins to where the thread is native again. The kernel's work around that was measured
+//! at the start ([`crate::windows::toll`]). The host's own CPU time is known. The rest of the program's CPU time is what it
+//! would have taken without us. What may be paid of that, less what has been paid, is *credit*. The rate is
 //! such that the budget is paid from now on, more of it while there is credit and less while there is debt, in proportion to what
 //! may be paid within a time that is in proportion to the run.
 //!
@@ -20,7 +20,7 @@
 //! same in several. So the length stays what it is while there are neither very few windows nor very
 //! many.
 //!
-//! Windows at the kernel's ticks cost least ([`crate::windows::pacer`]): others are begun when there are as many of those as there are
+//! Windows at the kernel's ticks cost least ([`crate::windows::pacer`]). Others are begun when there are as many of those as there are
 //! ticks, and the budget is for more.
 //!
 //! # Why the budget is kept
@@ -56,7 +56,7 @@ const LENGTHS: (u32, u32) = (256, 4096);
 const LENGTH: u32 = 2048;
 /// Below and above which rates the length changes.
 const RATES_OF_LENGTH: (f64, f64) = (20.0, 4000.0);
-/// How long a run must be before few windows say that they are too long: the first ones say nothing.
+/// Shortest run in which few windows say that they are too long: the first ones say nothing.
 const SETTLED: Duration = Duration::from_secs(1);
 /// The part of the budget that is aimed at: what the program's own code loses of the processor's caches to windows shows in
 /// no clock. A guess, from runs that differ by as much as they are to tell (`cargo xtask budget`).
@@ -68,7 +68,7 @@ const MOST: f64 = 4.0 * GUESS;
 /// The rate where hardly any windows are to be.
 const NEVER: f64 = 0.5;
 
-/// What the user wants.
+/// Sampling that the user asks for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampling {
     /// Percent that may be paid; 0: rate and length are fixed.
@@ -89,7 +89,7 @@ impl Sampling {
         self.length.unwrap_or(LENGTH)
     }
 
-    /// What the runtime is told of how many it may pass: it puts marks only where that is not 0.
+    /// Returns the number of instructions that the runtime may pass: it puts marks only where that is not 0.
     pub fn skip(&self) -> u32 {
         self.skip.clamp(1, MAX_SKIP)
     }
@@ -101,11 +101,11 @@ pub struct Controller {
     wanted: Sampling,
     toll: Toll,
     pid: Pid,
-    /// When windows could begin, and the process's CPU time then.
+    /// Moment when windows could begin, and the process's CPU time then.
     began: Option<(Instant, Duration)>,
     looked: Option<Instant>,
     rates: Rates,
-    /// As many windows as there can be at ticks, in a second.
+    /// Most windows that there can be at ticks, in a second.
     ticks: f64,
     length: u32,
     /// Nanoseconds in a window, lately.
@@ -117,11 +117,11 @@ pub struct Controller {
     idle: bool,
     wall: Duration,
     host: Duration,
-    /// What the host had taken when windows could begin.
+    /// CPU time that the host had taken when windows could begin.
     start: Duration,
 }
 
-/// What the program has paid.
+/// Costs that the program has paid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paid {
     windows: u64,
@@ -129,7 +129,7 @@ struct Paid {
     ticks: u64,
     /// In windows.
     inside: u64,
-    /// What the kernel needed beyond that.
+    /// Time that the kernel needed beyond that.
     outside: u64,
 }
 
@@ -156,7 +156,7 @@ impl Paid {
 }
 
 impl Controller {
-    /// Of a process that has no windows yet.
+    /// Makes that of a process that has no windows yet.
     pub fn new(wanted: Sampling, toll: Toll, pid: Pid) -> Self {
         let mut new = Self {
             wanted,
@@ -184,17 +184,17 @@ impl Controller {
         Duration::from_secs_f64(1.0 / self.rates.all())
     }
 
-    /// How many are to begin in a second, and by what.
+    /// Returns the rates of windows in a second, by timers and by events.
     pub fn rates(&self) -> Rates {
         self.rates
     }
 
-    /// Returns whether the process did nothing between the last two looks.
+    /// Returns true if the process did nothing between the last two looks.
     pub const fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// Returns whether it is time to look at the account.
+    /// Returns true if it is time to look at the account.
     pub fn is_time(&self) -> bool {
         self.looked.is_none_or(|at| at.elapsed() >= self.often())
     }
@@ -243,7 +243,7 @@ impl Controller {
         }
     }
 
-    /// What the program would have used without us so far, in nanoseconds.
+    /// Returns the CPU time that the program would have used without us so far, in nanoseconds.
     fn native(&self, paid: &Paid) -> f64 {
         let before = self.began.map_or(Duration::ZERO, |(_, cpu)| cpu);
         (self.cpu.saturating_sub(before).as_nanos() as f64 - paid.all()).max(0.0)
@@ -291,7 +291,7 @@ impl Controller {
         }
     }
 
-    /// As many at ticks as there can be, and the rest by events.
+    /// Returns as many at ticks as there can be, and the rest by events.
     fn of_both(&self, rate: f64) -> Rates {
         /// Events for less than this part of all are not worth their interrupts.
         const LITTLE: f64 = 0.05;
@@ -313,7 +313,7 @@ impl Controller {
         }
     }
 
-    /// What began windows, in words.
+    /// Returns what began windows, in words.
     fn pacing(&self, skip: u32) -> String {
         let Paid { windows, ticks, .. } = self.paid;
         let how = match ticks {
@@ -328,7 +328,7 @@ impl Controller {
         format!("{how}, at random intervals, up to {passed} instructions passed first")
     }
 
-    /// What it has come to so far.
+    /// Returns the account so far.
     pub fn so_far(&mut self, control: &Control, host: Duration) -> Windows {
         self.take(control, host);
         let windows = &control.windows;
@@ -358,9 +358,9 @@ impl Controller {
     }
 }
 
-/// What part of what may be paid is to be paid from now on, with a credit of so many times what may be paid within the horizon.
+/// Returns the factor on the budget from now on, with a credit of so many times what may be paid within the horizon.
 fn haste(credit: f64) -> f64 {
-    /// How hard a debt brakes: where windows cost twice what they are thought to, a quarter of the horizon is owed.
+    /// Strength of a debt's brake: where windows cost twice what they are thought to, a quarter of the horizon is owed.
     const BRAKE: f64 = 4.0;
     match credit > 0.0 {
         true => 1.0 + credit.min(1.0),

@@ -1,15 +1,15 @@
-//! What a signal costs on this machine before its handler begins and after it has ended, and what a sample costs.
+//! Cost of a signal on this machine before its handler begins and after it has ended, and cost of a sample.
 //!
 //! # Problem
-//! What a program pays for a window is measured by the window itself, but not what the kernel does
+//! A window measures its own cost, but not what the kernel does
 //! around it: the timer's interrupt, the event, the signal's frame with all vector registers, the return.
-//! There is no clock inside of the program that is not stopped meanwhile.
+//! Every clock of the program is stopped meanwhile.
 //!
 //! # Strategy
 //! This process sends itself such signals for a few milliseconds while it does nothing but read the time stamp counter.
 //! Where the counter jumps, it was interrupted: the jump is the cost. A handler that does nothing adds nothing.
 //!
-//! The signal of a timer of CPU time comes where the kernel is anyway: it costs what a signal costs that one sends to oneself.
+//! The signal of a timer of CPU time comes where the kernel runs anyway. It costs as much as a signal that a thread sends to itself.
 // Signals of this very thread, and the time stamp counter.
 #![allow(unsafe_code)]
 
@@ -27,15 +27,15 @@ const PERIOD: Duration = Duration::from_micros(70);
 const SIGNALS: usize = 20;
 /// It takes a few of them to be sure.
 const FEW: usize = 8;
-/// What is taken where it cannot be measured: the larger side of what was seen on virtual machines.
+/// Cost of a signal where it cannot be measured: the larger side of what was seen on virtual machines.
 const UNKNOWN: Duration = Duration::from_micros(5);
 
-/// What was measured.
+/// Costs that were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Toll {
-    /// Of one signal of an event.
+    /// Cost of one signal of an event.
     pub signal: Duration,
-    /// Of one of a timer of CPU time.
+    /// Cost of one signal of a timer of CPU time.
     pub tick: Duration,
     /// Nanoseconds of a cycle of the time stamp counter.
     pub cycle: f64,

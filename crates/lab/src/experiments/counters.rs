@@ -1,4 +1,4 @@
-//! How many counters are enough, and whether resetting pays with two tables.
+//! Experiments with the number of counters, and with resetting them in two tables.
 //!
 //! The paper (section 6.3) says of other sizes only that 2K performs almost as well as more and
 //! better than 1K or less.

@@ -1,4 +1,4 @@
-//! What the multi-hash experiments share: the two settings, the specs, stacks of error parts.
+//! Parts that the multi-hash experiments share: the two settings, the specs, stacks of error parts.
 
 use trommel_profile::accuracy::{ErrorParts, Evaluation, IntervalAccuracy};
 

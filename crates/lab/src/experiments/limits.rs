@@ -1,4 +1,4 @@
-//! Whether the limits that reports print for sampled counts hold on real programs.
+//! Test on real programs of the limits that reports print for sampled counts.
 
 use crate::Lab;
 use crate::experiment::{Experiment, Paper, exceptions};

@@ -1,4 +1,4 @@
-//! What the figures of *Relational Profiling* have in common.
+//! Common parts of the figures of *Relational Profiling*.
 
 use crate::Lab;
 use crate::findings::{Findings, Verdict};

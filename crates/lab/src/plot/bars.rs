@@ -66,7 +66,7 @@ impl Bars {
         self.widest() > width / self.slots().max(1.0)
     }
 
-    /// Returns whether the labels of groups need two rows.
+    /// Returns true if the labels of groups need two rows.
     fn staggered(&self, width: f64) -> bool {
         let slot = width / self.slots().max(1.0);
         self.groups

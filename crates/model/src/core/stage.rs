@@ -39,7 +39,7 @@ impl Stage {
         }
     }
 
-    /// An instruction goes through. Whether it is the first one in this cycle.
+    /// An instruction goes through. Returns true if it is the first one in this cycle.
     pub(super) const fn count(&mut self) -> bool {
         self.n += 1;
         self.n == 1

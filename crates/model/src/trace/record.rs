@@ -172,7 +172,7 @@ impl Recorder {
         Ok(self.writer.finish(regions(&maps)))
     }
 
-    /// Lets the program run until its timer stops it. Whether it does.
+    /// Lets the program run until its timer stops it. Returns true if it does.
     fn run_to_timer(&self) -> io::Result<bool> {
         let mut signal = None;
         loop {
@@ -186,7 +186,7 @@ impl Recorder {
         }
     }
 
-    /// Records so many instructions. Whether the program goes on then.
+    /// Records so many instructions. Returns true if the program goes on then.
     fn step(&mut self, instructions: u64) -> io::Result<bool> {
         let until = self.writer.len() + instructions;
         let mut signal = None;

@@ -1,4 +1,4 @@
-//! What holds for any trace, any machine and any queries.
+//! Properties that hold for any trace, any machine and any queries.
 
 use crate::listing::*;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! How fast a profile becomes good, and when it has stopped changing.
+//! Convergence: how fast a profile becomes good, and when it has stopped changing.
 //!
 //! Source: *Stratified Sampling*, section 5.4: a compressor *reaches* an error at the first checkpoint at or below
 //! it, and *settles* there at the first one from which the error stays at or below it. A checkpoint at

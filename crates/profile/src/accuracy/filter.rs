@@ -1,4 +1,4 @@
-//! Which tuples of the perfect profile a value-reuse optimiser would look at.
+//! Filter of the tuples in the perfect profile that a value-reuse optimiser would look at.
 
 use std::fmt;
 use std::str::FromStr;

@@ -54,7 +54,7 @@ pub struct IntervalShape {
     /// intervals without any candidate do not change.
     pub changes: Vec<f64>,
     /// Share of an interval that is news: the mean of the changes, each weighted by the events of its
-    /// later interval, where a pair without any candidate, which foretells nothing, is full change.
+    /// later interval, where a pair without any candidate, which predicts nothing, is full change.
     pub news: f64,
 }
 

@@ -71,7 +71,7 @@ impl Selection {
         self.tuples.len()
     }
 
-    /// Returns whether nothing was selected.
+    /// Returns true if nothing was selected.
     pub fn is_empty(&self) -> bool {
         self.tuples.is_empty()
     }

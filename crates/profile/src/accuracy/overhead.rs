@@ -1,4 +1,4 @@
-//! What messages cost the program.
+//! Cost of messages to the program.
 //!
 //! Problem: a compressor's messages are folded by software that interrupts the program. Their cost
 //! is needed in cycles, and as a share of the program's own.

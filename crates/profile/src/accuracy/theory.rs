@@ -1,4 +1,4 @@
-//! What theory says of both papers' designs.
+//! Theoretical bounds for both papers' designs.
 
 /// The probability that a tuple becomes a false positive of a multi-hash profiler: (100·n ÷ (t·Z))^n
 /// for n tables with Z counters in all and a threshold of t percent. At most 100/t counters of each

@@ -145,7 +145,7 @@ impl Tuples {
         self.tuples[number]
     }
 
-    /// Returns whether a tuple of this kind was seen.
+    /// Returns true if a tuple of this kind was seen.
     pub const fn has(&self, kind: Kind) -> bool {
         self.kinds.has(kind)
     }
@@ -155,7 +155,7 @@ impl Tuples {
         self.tuples.len()
     }
 
-    /// Returns whether no tuple was seen.
+    /// Returns true if no tuple was seen.
     pub fn is_empty(&self) -> bool {
         self.tuples.is_empty()
     }

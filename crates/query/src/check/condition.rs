@@ -98,7 +98,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns whether a comparison can match; says so when it cannot, or cannot but.
+    /// Returns true if a comparison can match; says so when it cannot, or cannot but.
     fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Known) -> bool {
         let (least, most) = bounds(left.signed, left.lane);
         let signed = match left.signed || number.value > 0 {
@@ -305,7 +305,7 @@ impl Left {
         }
     }
 }
-/// Returns whether no value satisfies both comparisons, which are of the same word.
+/// Returns true if no value satisfies both comparisons, which are of the same word.
 fn exclude(a: &Condition, b: &Condition) -> bool {
     use Against::Immediate;
     match (a.test, b.test) {

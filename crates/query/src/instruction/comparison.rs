@@ -105,7 +105,7 @@ impl Relation {
         }
     }
 
-    /// Returns whether it holds.
+    /// Returns true if it holds.
     pub fn holds<T: Ord>(self, left: T, right: T) -> bool {
         match self {
             Self::Equal => left == right,
@@ -193,7 +193,7 @@ impl Test {
         }
     }
 
-    /// Returns whether it succeeds on `word`; `immediate` and `other` are what it may compare with. Of chance
+    /// Returns true if it succeeds on `word`; `immediate` and `other` are what it may compare with. Of chance
     /// `passes` is asked, with n of one in 2^n.
     pub fn holds(
         self,
@@ -405,7 +405,7 @@ impl Comparison {
     }
 }
 
-/// Returns whether a signed form means the same as the unsigned one, which is then the form.
+/// Returns true if a signed form means the same as the unsigned one, which is then the form.
 fn is_needlessly_signed(test: Test) -> bool {
     matches!(
         test,

@@ -350,7 +350,7 @@ fn stored(i: &Instruction) -> Source {
     }
 }
 
-/// Returns whether a register of another kind than general ones is moved.
+/// Returns true if a register of another kind than general ones is moved.
 fn is_special(i: &Instruction) -> bool {
     (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Register && !i.op_register(n).is_gpr())
 }

@@ -1,4 +1,4 @@
-//! What is seen of single instructions, with the values that the manual promises written out.
+//! Tests of the facts of single instructions, with the values that the manual promises written out.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;

@@ -22,7 +22,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns whether both have a moment in common; one that is empty is a moment.
+    /// Returns true if both have a moment in common; one that is empty is a moment.
     pub fn meets(&self, other: &Self) -> bool {
         self.from < other.to.max(other.from + 1) && other.from < self.to.max(self.from + 1)
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// Returns whether it is of a file that was made of others.
+    /// Returns true if it is of a file that was made of others.
     pub(super) fn is_merged(&self) -> bool {
         self.writer.starts_with(MERGED)
     }

@@ -1,4 +1,4 @@
-//! How the events of one block are coded.
+//! Coding of the events of one block.
 //!
 //! Problem: 17 bytes an event are too many to write at the speed of a program, and a general
 //! compressor is too slow on them.

@@ -1,4 +1,4 @@
-//! What can be wrong with a stream file.
+//! Errors of a stream file.
 
 use core::fmt;
 use std::io;

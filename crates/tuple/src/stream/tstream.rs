@@ -35,7 +35,7 @@ pub const MAX_LENGTH: usize = 1 << 20;
 
 const LEVEL: i32 = 1;
 
-/// Returns whether a file begins as one of ours (a prefix of the magic is not enough).
+/// Returns true if a file begins as one of ours (a prefix of the magic is not enough).
 pub(super) fn begins(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
@@ -262,7 +262,7 @@ impl<R: Read> Reader<R> {
         Ok(false)
     }
 
-    /// One block of the file; whether it was one of events.
+    /// One block of the file. Returns true if it was one of events.
     fn read_block(&mut self, block: &mut Block) -> Result<bool, Error> {
         let at = self.offset;
         let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! What a process has come to: its profile at its end, or at the end of an epoch.
+//! Profile of a process at its end, or at the end of an epoch.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,11 +15,11 @@ use crate::serve::news::{News, WindowCounts};
 use crate::serve::recording::{Ancestor, Done};
 use crate::serve::unobserved::Unobserved;
 
-/// What stands for a compressor in profiles that are made of windows.
+/// Name that stands for a compressor in profiles that are made of windows.
 const WINDOWS: &str = "windows";
 
 impl Process {
-    /// What it has come to since the last time, if it is sampled. `host`: our own CPU time so far.
+    /// Returns the profile and the news since the last time, if it is sampled. `host`: our own CPU time so far.
     pub fn epoch(&mut self, kinds: KindSet, host: Duration) -> (Option<Profile>, Vec<News>) {
         let windows = self.windows.as_mut();
         let Some(windows) = windows.and_then(|w| w.take(&self.shared, host)) else {
@@ -196,7 +196,7 @@ fn nanos(time: SystemTime) -> u64 {
     since.unwrap_or_default().as_nanos() as u64
 }
 
-/// What the account of windows tells of a run.
+/// Returns the run, as the account of windows has it.
 fn of_windows(windows: &trommel_profile::windows::Windows) -> Run {
     Run {
         target_cpu: windows.cpu + windows.in_windows + windows.in_kernel,

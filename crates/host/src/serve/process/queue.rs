@@ -1,10 +1,10 @@
-//! How far the queue of a process has been read.
+//! Position up to which the queue of a process has been read.
 
 use super::served::Served;
 use crate::channel::shared::{Filled, Shared};
 use crate::fold::Folder;
 
-/// How far a queue has been read.
+/// Reading position of a queue.
 #[derive(Default)]
 pub(super) struct Queue {
     /// Published chunks given back.
@@ -15,7 +15,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Folds the next published chunk; whether there was one.
+    /// Folds the next published chunk. Returns true if there was one.
     pub(super) fn take(
         &mut self,
         shared: &Shared,

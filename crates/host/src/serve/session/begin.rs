@@ -33,7 +33,8 @@ use crate::serve::options::RecordOptions;
 use crate::takeover::forked::Forked;
 use crate::windows::toll::Toll;
 
-/// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler or a multi-hash profiler, where all are wanted and nowhere else, and values need not be
+/// Returns what the program itself counts. Paths and values, where the order of events does not matter. The events of a
+/// stratified sampler or a multi-hash profiler, where all are enabled and nowhere else, and values need not be
 /// hashed with the papers' function.
 fn counts(options: &RecordOptions) -> TargetCounts {
     let kinds = options.kinds;
@@ -68,7 +69,7 @@ fn counts(options: &RecordOptions) -> TargetCounts {
     }
 }
 
-/// Returns whether code that is not selected is to have no events: not where the order in which code is executed tells more than its events do.
+/// Returns true if code that is not selected is to have no events: not where the order in which code is executed tells more than its events do.
 fn selects(options: &RecordOptions) -> bool {
     !options.only.is_empty()
         && !options.kinds.is_empty()

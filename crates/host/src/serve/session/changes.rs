@@ -11,7 +11,7 @@ use crate::ptrace::tracee::reaped;
 use crate::serve::identity::End;
 
 impl Session<'_> {
-    /// What children of ours have come to.
+    /// Handles changes of our children's states.
     pub(super) fn changes(&mut self) {
         // Ended while it was attached.
         while let Some((pid, ended)) = reaped() {

@@ -77,7 +77,7 @@ impl Session<'_> {
         self.execed.release();
     }
 
-    /// What the run has come to.
+    /// Ends the run and returns its recording.
     ///
     /// # Errors
     /// The runtime could not start in the first program.
@@ -86,7 +86,7 @@ impl Session<'_> {
         let wall = at.duration_since(self.began);
         let done = match self.done.take() {
             Some(done) => done,
-            // It was never taken under control.
+            // It was never attached.
             None if self.awaited => Done {
                 profile: Profile {
                     command: Identity::first(Pid::from_raw(0), &self.options.arguments).command,

@@ -189,7 +189,7 @@ impl Session<'_> {
         (self.notice)(News::NotInjected(Identity::executed(pid, parent), why));
     }
 
-    /// Lets go of processes that have not come to the mark: something keeps them from sending it.
+    /// Detaches processes that have not reached the mark: something keeps them from sending it.
     pub(super) fn late(&mut self) {
         const LATE: Duration = Duration::from_secs(2);
         while let Some(n) = self.arrivals.iter().position(|a| a.since.elapsed() > LATE) {

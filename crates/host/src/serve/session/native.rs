@@ -21,9 +21,9 @@ pub(super) struct Execed {
     /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
     pub(super) signs: HashMap<usize, u64>,
     pub(super) held: Vec<(Pid, Keeper)>,
-    /// How those get on that are to be optimised.
+    /// Steps of the processes that are to be optimised.
     pub(super) steps: HashMap<Pid, Steps>,
-    /// Those that cannot be attached, and are there still.
+    /// Processes that cannot be attached, and are there still.
     pub(super) refused: Vec<Pid>,
 }
 

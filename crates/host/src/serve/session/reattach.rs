@@ -1,26 +1,26 @@
-//! Processes that were detached and are taken back when they turn to other work.
+//! Processes that were detached and are reattached when they turn to other work.
 //!
 //! # Problem
 //! A process that was detached runs natively with the runtime's memory in it. It has gone on as it liked: it has made threads and
 //! children, has set handlers of signals, or is another program by now.
 //!
 //! # Strategy
-//! [`Watch`] says when. Then all that is left of the earlier control is taken out, as when a command detaches a process that it was
+//! [`Watch`] says when. Then all that is left of the earlier control is removed, as when a command detaches a process that it was
 //! attached to (by its [`Keeper`](crate::takeover::keeper::Keeper), or by whoever attaches next, as the slot is closed), and the process is attached to as one that never
-//! was under control: with a new file, a new runtime, and an account of its own. To the run it is another process with the same number, as a program is that
-//! another executes.
+//! was under control: with a new file, a new runtime, and an account of its own. To the run it is another process with the same number, as after
+//! an exec.
 //!
-//! What was detached because it seemed no faster, or to find out whether it is, is asked natively how it gets on ([`Proof`]), and taken back
+//! What was detached because it seemed no faster, or to find out whether it is, is asked natively how it gets on ([`Proof`]), and reattached
 //! in the same way if it was faster under control.
 //!
-//! # Who is not taken back
-//! Processes that were detached for another reason than that control does not pay: what was in its way (seccomp, GS, …) is
-//! there still, and who asked for it has asked. What is native by itself is found by [`super::takes`]: programs that
-//! such a process executes. What it forks shares nothing with the host, and stays native until then.
+//! # Processes that are not reattached
+//! Some processes are detached for another reason than that control does not pay. That reason (seccomp, GS, …) is
+//! there still, or the user asked for it. Processes that are native by themselves are found by [`super::takes`]: programs that
+//! a detached process executes. Its forked children share nothing with the host, and stay native until then.
 //!
 //! # What can happen meanwhile
-//! What ends or becomes another program before all its threads are stopped is found to have done so, and nothing is touched. What is stopped or
-//! traced by others is looked at again later. If the taking fails, the process is native, and stays so.
+//! A process that ends or becomes another program before all its threads are stopped is left untouched. One that is stopped or
+//! traced by others is looked at again later. If the reattachment fails, the process is native, and stays so.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ use crate::takeover::retake::Watch;
 
 /// From one look to the next.
 const OFTEN: Duration = Duration::from_millis(100);
-/// The same where what is detached is taken back at once, for tests.
+/// The same where a detached process is reattached at once, for tests.
 const HASTE: Duration = Duration::from_millis(3);
 
 impl Session<'_> {
@@ -73,7 +73,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes back what was faster under control.
+    /// Reattaches processes that were faster under control.
     fn prove(&mut self) {
         let proofs = &mut self.retakes.proofs;
         proofs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
@@ -101,7 +101,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether it is under control again: then it is the last process.
+    /// Returns true if it is under control again: then it is the last process.
     fn take_back(&mut self, number: usize, why: Taken) -> bool {
         let began = Instant::now();
         let Some((_, process)) = self.process(number) else {

@@ -10,9 +10,9 @@ use crate::takeover::retake::Watch;
 #[derive(Default)]
 pub(super) struct Retakes {
     pub(super) looked: Option<Instant>,
-    /// By number of the process. Taken back, it has another.
+    /// Watches, by number of the process. A process that is reattached gets another number.
     pub(super) watched: HashMap<usize, Watch>,
-    /// Those of them that are asked how they get on natively.
+    /// Watched processes that are asked how they get on natively.
     pub(super) proofs: HashMap<usize, Proof>,
 }
 

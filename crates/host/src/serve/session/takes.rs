@@ -1,23 +1,23 @@
 //! Processes of a run that have nothing of ours in them: programs that were executed by native threads.
 //!
 //! # Problem
-//! Between windows a program executes others, in its own place or in that of a child, and nobody asks us. They
+//! Between windows a program executes others, in its own place or in that of a child, and Trommel is not asked. They
 //! are parts of the run, and most of its time may be theirs. Where programs are to be made faster, most are over before control would
 //! have paid for its own start.
 //!
 //! # Strategy
-//! The tree of processes below the first is looked through now and then. A exec'ed process that has used so much CPU time that the
-//! budget pays for the attaching is attached as a running process is, by a [`Keeper`] of its own. What can be known to
-//! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
+//! The tree of processes below the first is looked through now and then. An exec'ed process that has used so much CPU time that the
+//! budget pays for the attaching is attached as a running process is, by a [`Keeper`] of its own. Reasons to
+//! refuse it are found before it is touched, and reported once. A passing refusal, like a debugger or a stop, is waited for in silence.
 //!
 //! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
-//! ([`Tracing::after`](crate::channel::tracing::Tracing::after)), and are looked at meanwhile: how they get on natively is what control is
-//! compared with ([`crate::serve::progress`]). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
-//! milliseconds of the taking may then take its program with it.
+//! ([`Tracing::after`](crate::channel::tracing::Tracing::after)), and are looked at meanwhile. Their native speed is what control is
+//! compared with ([`crate::serve::progress`]). Where only descendants may be traced (Yama), they are attached without a keeper. A process that is killed in the few
+//! milliseconds of the attachment may then take its program with it.
 //!
 //! # Why nothing else is hit
 //! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
-//! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
+//! no program of its own yet. Whatever becomes of us, the keeper detaches its process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -53,7 +53,7 @@ const LATER: Duration = Duration::from_millis(100);
 const SOONEST: Duration = Duration::from_millis(5);
 
 impl Session<'_> {
-    /// Takes exec'ed processes under control, if it is time to look for them.
+    /// Attaches to exec'ed processes, if it is time to look for them.
     pub(super) fn execed(&mut self) {
         let late = self.options.tracing.late();
         let is_time = |at: Instant| at.elapsed() >= self.execed.next;
@@ -174,7 +174,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a process under control that is native.
+    /// Attaches to a process that is native.
     ///
     /// # Errors
     /// Why it could not be, in words. Then it is native.
@@ -219,12 +219,12 @@ impl Session<'_> {
     }
 }
 
-/// Returns whether a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
+/// Returns true if a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
 fn has_program(pid: Pid) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Returns whether a process has memory of its own still, whether we may look at it or not.
+/// Returns true if a process has memory of its own still, whether we may look at it or not.
 fn is_there(pid: Pid) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe"));
     program.map_or_else(|e| e.kind() == ErrorKind::PermissionDenied, |_| true)
