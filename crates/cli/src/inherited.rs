@@ -106,9 +106,11 @@ mod tests {
                 TERM,
             ),
         ] {
+            // The rest of what this process ignored goes on to its children.
+            let rest = inherited().ignored & !(PIPE | CHLD);
             let wanted = Inherited {
                 closed,
-                ignored,
+                ignored: rest | ignored,
                 blocked,
             };
             let status = Command::new("sh")

@@ -19,6 +19,7 @@
 // Signal handlers cannot be installed safely.
 #![allow(unsafe_code)]
 
+use std::cell::OnceCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -156,8 +157,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
 /// not lose.
 pub struct Guard {
     before: Actions,
-    /// Lives as long as the program.
-    _sentinel: Option<Sentinel>,
+    /// Runs from before the program is started.
+    sentinel: OnceCell<Option<Sentinel>>,
 }
 
 /// Actions of signals.
@@ -213,11 +214,16 @@ pub fn guard() -> Guard {
     before.extend(set(libc::SIGXFSZ, &action(libc::SIG_IGN, 0)));
     Guard {
         before: Actions(before),
-        _sentinel: Sentinel::start(),
+        sentinel: OnceCell::new(),
     }
 }
 
 impl Guard {
+    /// Prepares for a program of our process group, before it is started.
+    pub fn expect_program(&self) {
+        self.sentinel.get_or_init(Sentinel::start);
+    }
+
     /// Names the program that decides about signals from now on. It also gets what came before.
     pub fn program(&self, pid: Pid) {
         TARGET.store(pid.as_raw(), Ordering::SeqCst);

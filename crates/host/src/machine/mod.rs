@@ -197,6 +197,7 @@ fn start(
         program: program.display().to_string(),
         source,
     };
+    guard.expect_program();
     // No signal may come before its program is named.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let before = before.map_err(|e| failed(e.into()))?;

@@ -134,6 +134,7 @@ impl Child<'_> {
     /// Until the child has executed the program or ended, nothing that it works with may change or
     /// go, the stack included.
     unsafe fn spawn(&self, stack: &memmap2::MmapRaw) -> nix::Result<Pid> {
+        self.command.guard.expect_program();
         // No handler of ours may run in the child, and no signal come before its program is named.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let waits = self.native.map_or(0, |_| libc::CLONE_VFORK);
