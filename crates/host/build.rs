@@ -22,9 +22,14 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 
 const PAGE: u64 = 4096;
-/// Address of the runtime, if nothing is there: away from where the kernel maps programs, so that
-/// everything of the app's is where it would be without us.
-const BASE: u64 = 0x1b00_0000_0000;
+/// Address of the runtime, if nothing is there.
+///
+/// Away from where the kernel maps programs, so that everything of the app's is where it would be without us: below the
+/// lowest address of a position-independent executable (0x5555_5555_4000), which leaves 341 GiB.
+/// And where runtimes that divide the address space expect memory of the program: ThreadSanitizer (0x5500… to
+/// 0x5680…, newer ones to 0x5a00…), MemorySanitizer (0x5100… to 0x6000…), AddressSanitizer (shadow up to 0x1000_7fff_8000, heap
+/// from 0x5000… to 0x5400…, or from 0x6000… on), Go's race detector (0x2000… to 0x4000… is taken).
+const BASE: u64 = 0x5500_0000_0000;
 /// Bytes of the stack on which the runtime is started.
 const STACK: u64 = 64 << 10;
 

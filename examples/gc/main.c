@@ -1,7 +1,8 @@
-/* Threads that change a graph of objects without end: gc STORES [THREADS] [MEGABYTES] [check] [forget]
+/* Threads that change a graph of objects without end: gc STORES [THREADS] [MEGABYTES] [check] [forget] [stay]
  *
  * check   collections follow each other without a pause, and each is checked: all that can be reached must be marked
  * forget  the collector forgets what the barrier tells it, which has to be noticed
+ * stay    threads go on until messages of a query have ended
  *
  * Exit status 1: an object was lost. */
 #include "heap.h"
@@ -12,7 +13,7 @@
 #include <sys/resource.h>
 
 static long stores;
-static int threads = 1;
+static int threads = 1, staying;
 
 static uint64_t random_of(uint64_t *state) {
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
@@ -41,7 +42,7 @@ static void *mutate(void *argument) {
     uint64_t state = 88172645463325252u + 7919 * (uint64_t)(m - mutators);
     int forgotten = heap.overflows;
     mutator_begin(m);
-    while (m->stores < (uint64_t)(stores / threads)) {
+    while (m->stores < (uint64_t)(stores / threads) || (staying && mode == BY_QUERY)) {
         safepoint(m);
         if (forgotten != heap.overflows) {
             forgotten = heap.overflows;
@@ -97,11 +98,13 @@ int main(int argc, char **argv) {
     stores = argc > 1 ? atol(argv[1]) : 1000000;
     if (argc > 2) threads = atoi(argv[2]);
     if (argc > 3) megabytes = atol(argv[3]);
-    for (int n = 4; n < argc; n++) checking |= !strcmp(argv[n], "check"), forgetful |= !strcmp(argv[n], "forget");
+    for (int n = 4; n < argc; n++) checking |= !strcmp(argv[n], "check"), forgetful |= !strcmp(argv[n], "forget"), staying |= !strcmp(argv[n], "stay");
     if (threads < 1 || threads > MUTATORS || megabytes < 2) return 2;
     heap_make(megabytes << 20);
     collector_start();
-    enum mode begun = mode;
+    static const char *names[] = {"stopped", "compiled", "query"};
+    printf("barrier %s\n", names[mode]);
+    fflush(stdout);
     for (int k = 0; k < threads; k++) pthread_create(&thread[k], 0, mutate, &mutators[k]);
     long all = 0, objects = 0;
     for (int k = 0; k < threads; k++) {
@@ -109,8 +112,7 @@ int main(int argc, char **argv) {
         all += mutators[k].stores, objects += mutators[k].allocated;
     }
     collector_end();
-    static const char *names[] = {"stopped", "compiled", "query"};
-    printf("barrier %s\nended %s\nstores %ld\nobjects %ld\ncollections %ld\nmessages %ld\n", names[begun], names[mode], all, objects, heap.cycles, figures.messages);
+    printf("ended %s\nstores %ld\nobjects %ld\ncollections %ld\nmessages %ld\n", names[mode], all, objects, heap.cycles, figures.messages);
     printf("pauses %ld\npause_mean_us %.0f\npause_most_us %.0f\n", figures.pauses, figures.pauses ? figures.paused / figures.pauses * 1e6 : 0, figures.longest * 1e6);
     printf("checked %ld\nlost %ld\nmarked %ld\nreachable %ld\n", figures.checked, figures.lost, figures.marked, figures.reachable);
     return figures.lost != 0;

@@ -33,7 +33,7 @@ __attribute__((noinline)) void often(uint64_t n)
     cell = n;
 }
 
-__attribute__((noinline)) void seldom(uint64_t n)
+__attribute__((noinline)) void rarely(uint64_t n)
 {
     cell = n ^ 1;
 }
@@ -44,7 +44,7 @@ __attribute__((noinline)) uint64_t from_stores(uint64_t turns)
     uint64_t sum = 0;
     for (uint64_t n = 0; n < turns; n++) {
         if (n % 5 == 0)
-            seldom(n);
+            rarely(n);
         else
             often(n);
         sum += cell;

@@ -13,7 +13,7 @@ static void on(int s) { (void)s; got++; }
 static int image(int n, char *self) {
   sigset_t now, next; struct sigaction a; char text[16], *argv[] = {self, text, 0}, *environment[] = {0}; int wrong = 0;
   /* What the image before has left: SIGWINCH blocked in every third, SIGCHLD ignored in every other. */
-  if (n < 60) {
+  if (n < 30) {
     sigprocmask(SIG_BLOCK, 0, &now);
     wrong += sigismember(&now, SIGWINCH) != (n % 3 == 0) || sigismember(&now, SIGURG) || sigismember(&now, SIGUSR1);
     sigaction(SIGCHLD, 0, &a); wrong += (a.sa_handler == SIG_IGN) != (n % 2 == 0);
@@ -35,7 +35,7 @@ static int image(int n, char *self) {
 int main(int argc, char **argv) {
   if (argc > 1) return image(atoi(argv[1]), argv[0]);
   int status; pid_t child = fork();
-  if (child == 0) return image(60, argv[0]);
+  if (child == 0) return image(30, argv[0]);
   for (long n = 0; waitpid(child, &status, WNOHANG) == 0; n++) {
     kill(child, SIGURG); kill(child, SIGWINCH); kill(child, n % 4 ? SIGURG : SIGCHLD);
     if (n % 16 == 0) usleep(300);

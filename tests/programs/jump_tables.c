@@ -13,7 +13,7 @@ dec: n--; goto *t[*p++];
 jnz: if (n) p = s; goto *t[*p++];
 end: return a; }
 int main(void) {
-  int x = 5; unsigned s = 1; for (int i = 0; i < 20000; i++) { s = s * 1103515245 + 12345; x = sw((s >> 16) % 13, x) & 0xffffff; x += i; }
+  int x = 5; unsigned s = 1; for (int i = 0; i < 2000; i++) { s = s * 1103515245 + 12345; x = sw((s >> 16) % 13, x) & 0xffffff; x += i; }
   static const unsigned char prog[] = {0, 1, 0, 2, 1, 3, 4};
   printf("%d %d\n", x, threaded(prog));
 }

@@ -59,7 +59,7 @@ __attribute__((noinline)) static unsigned long interrupted(unsigned long x, unsi
 }
 __attribute__((noinline)) static unsigned long part(long id) {
   unsigned long x = id, s = 0;
-  for (int i = 0; i < 40; i++) {
+  for (int i = 0; i < 20; i++) {
     s = straight(next(&x), s); s = early(next(&x) & 0x1f1f1fff1ful, s); s = middle(next(&x) & 0xff0f0f3f0ful, s);
     s = late(next(&x) & 0x7070707070707ul, s); s = deep(next(&x) & 31, s);
     s ^= straight(next(&x) & 1, s);

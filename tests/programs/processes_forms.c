@@ -69,7 +69,7 @@ static void vforks(void) {
   char *a[] = {"sh", "-c", "grep SigBlk /proc/self/status; echo err >&2; exit 21", 0}; if (!posix_spawn(&p, "/bin/sh", &fa, &at, a, environ)) printf("spawn %d\n", status_of(p)); raise(SIGUSR1); printf("handler %d\n", got == 2 * SIGUSR1);
   char *n[] = {"nosuchprogram", 0}; printf("spawnp %d\n", posix_spawnp(&p, n[0], 0, 0, n, environ));
 }
-static void chain(int left) { fflush(stdout); pid_t p = fork(); if (!p) { if (left) chain(left - 1); _exit(left == 0 ? 77 : 0); } int st = status_of(p); if (left == 200) printf("chain %d\n", st); else _exit(left == 0 ? st : st); }
+static void chain(int left) { fflush(stdout); pid_t p = fork(); if (!p) { if (left) chain(left - 1); _exit(left == 0 ? 77 : 0); } int st = status_of(p); if (left == 60) printf("chain %d\n", st); else _exit(left == 0 ? st : st); }
 static void many(void) { pid_t p[50]; int fd[2]; if (pipe(fd)) return; for (int i = 0; i < 50; i++) { p[i] = fork(); if (!p[i]) { char c; close(fd[1]); if (read(fd[0], &c, 1) < 0) _exit(1); _exit(i); } } close(fd[1]); for (int i = 0; i < 50; i++) printf("%d ", status_of(p[i])); puts(""); }
 static void run(const char *what, int how) {
   printf("%s ", what); fflush(stdout); pid_t p = fork();
@@ -117,6 +117,6 @@ int main(int c, char **v) {
   if (c > 2 && !strcmp(v[1], "show")) { char comm[32] = ""; FILE *f = fopen("/proc/self/comm", "r"); if (!f || !fgets(comm, 32, f)) return 2; printf("shown %s [%s] %d %s %s", v[0][0] == '/' ? "path" : v[0], v[2], c, getenv("ONLY") ? getenv("ONLY") : "-", comm); return 33; }
   if (c == 2 && !strcmp(v[1], "show")) return 34;
   if (c < 2) return 1;
-  if (!strcmp(v[1], "forks")) forks(); else if (!strcmp(v[1], "thread")) thread(); else if (!strcmp(v[1], "vforks")) vforks(); else if (!strcmp(v[1], "chain")) chain(200); else if (!strcmp(v[1], "many")) many(); else if (!strcmp(v[1], "execs")) execs();
+  if (!strcmp(v[1], "forks")) forks(); else if (!strcmp(v[1], "thread")) thread(); else if (!strcmp(v[1], "vforks")) vforks(); else if (!strcmp(v[1], "chain")) chain(60); else if (!strcmp(v[1], "many")) many(); else if (!strcmp(v[1], "execs")) execs();
   else if (!strcmp(v[1], "fails")) fails(); else if (!strcmp(v[1], "threadexec")) threadexec(); else if (!strcmp(v[1], "signals")) signals(); else if (!strcmp(v[1], "areas")) areas(); return 0;
 }

@@ -1,5 +1,6 @@
-// More processes at a time than can be observed: eleven hundred children that wait for each other.
+// Many processes at a time, that wait for each other. Without an argument they are more than can be observed: eleven hundred.
 // build: -O2
+// run: 120
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

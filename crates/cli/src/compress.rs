@@ -1,17 +1,23 @@
 //! `trommel compress`: put a recorded stream through compressors and say how good their profiles
 //! are.
 
+mod intervals;
+
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use trommel_compress::{Seeds, Spec, SpecError, note};
-use trommel_profile::accuracy::{Evaluation, Evaluator, Options, json};
+use trommel_profile::accuracy::{Evaluation, Evaluator, Model, Options, json};
+use trommel_tuple::stream::Module;
 
 use crate::args::CompressArgs;
 use crate::output::{self, grouped};
 use crate::report::table::{Style, Table};
 use crate::stream;
+
+/// A figure that does not exist. It is not 0.
+const NONE: &str = "-";
 
 /// Runs the command.
 pub(crate) fn run(args: &CompressArgs) -> Result<ExitCode> {
@@ -31,17 +37,71 @@ pub(crate) fn run(args: &CompressArgs) -> Result<ExitCode> {
         hash: args.seed,
         random: args.seed,
     };
+    if args.per_interval && specs.iter().all(|s| s.interval().is_none()) {
+        bail!(
+            "--per-interval: none of the compressors has intervals; `M4[10k,1%]2048` has (`trommel help specs`)"
+        );
+    }
+    let Some(stream) = &args.stream else {
+        return costs(&specs, args.json);
+    };
     let options = Options {
         filter,
         seeds,
+        per_interval: args.per_interval,
+        model: model(args),
         ..Options::default()
     };
-    let evaluations = evaluate(&specs, options, &args.stream)?;
+    let (evaluations, modules) = evaluate(&specs, options, stream)?;
     if args.json {
-        write_json(&evaluations)?;
+        write_json(args, &evaluations, &modules)?;
+    } else if args.csv {
+        let mut out = output::stdout();
+        intervals::csv(&mut out, &evaluations)?;
+        std::io::Write::flush(&mut out)?;
     } else {
-        write_text(&evaluations)?;
+        write_text(args, &evaluations, &modules)?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The cost model that was asked for.
+fn model(args: &CompressArgs) -> Model {
+    let papers = Model::default();
+    Model {
+        message: args.message_cycles.unwrap_or(papers.message),
+        event: args.event_cycles.unwrap_or(papers.event),
+        buffer: args.buffer.unwrap_or(papers.buffer),
+    }
+}
+
+/// The bytes of a compressor in hardware, in words.
+fn bytes(spec: &Spec) -> String {
+    spec.bytes().map_or_else(|| NONE.into(), grouped)
+}
+
+/// Writes what the compressors take in hardware, which needs no stream.
+fn costs(specs: &[Spec], json: bool) -> Result<ExitCode> {
+    use std::io::Write;
+    let mut out = output::stdout();
+    if json {
+        let cost = |spec: &Spec| {
+            serde_json::json!({
+                "schema": json::SCHEMA,
+                "spec": spec.to_string(),
+                "bytes": spec.bytes(),
+            })
+        };
+        let all: serde_json::Value = specs.iter().map(cost).collect();
+        writeln!(out, "{all:#}")?;
+    } else {
+        let mut table = Table::new(["bytes", "spec"]).numbers(1);
+        for spec in specs {
+            table.row([bytes(spec), spec.to_string()]);
+        }
+        table.write(&mut out, Style::of(&std::io::stdout()))?;
+    }
+    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,35 +120,52 @@ fn pointed_at(text: &str, column: usize) -> String {
     format!("    {}\n    {:>column$}", output::printable(text), '^')
 }
 
-fn evaluate(specs: &[Spec], options: Options, path: &Path) -> Result<Vec<Evaluation>> {
+/// The evaluations of a stream, and its modules.
+fn evaluate(
+    specs: &[Spec],
+    options: Options,
+    path: &Path,
+) -> Result<(Vec<Evaluation>, Vec<Module>)> {
     let mut reader = stream::open(path)?;
     let mut evaluator = Evaluator::new(specs, options);
     stream::for_each_block(&mut reader, path, |block, _| {
         evaluator.events(block.events());
         Ok(true)
     })?;
-    Ok(evaluator.finish())
+    Ok((evaluator.finish(), reader.modules().to_vec()))
 }
 
-fn write_json(evaluations: &[Evaluation]) -> Result<()> {
+fn write_json(args: &CompressArgs, evaluations: &[Evaluation], modules: &[Module]) -> Result<()> {
     use std::io::Write;
     let mut out = output::stdout();
-    let text = serde_json::to_string_pretty(&json::evaluations(evaluations))
+    let mut values = json::evaluations(evaluations);
+    if args.cost {
+        let list = values.as_array_mut().into_iter().flatten();
+        for (value, e) in list.zip(evaluations) {
+            value["bytes"] = serde_json::json!(e.spec.bytes());
+        }
+    }
+    if args.per_interval {
+        intervals::add(&mut values, evaluations, modules);
+    }
+    let text = serde_json::to_string_pretty(&values)
         .context("the evaluation cannot be written as JSON")?;
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
-fn write_text(evaluations: &[Evaluation]) -> Result<()> {
+fn write_text(args: &CompressArgs, evaluations: &[Evaluation], modules: &[Module]) -> Result<()> {
     use std::io::Write;
     let mut table = Table::new(["error", "messages", "spec", "of events", "overhead", "held"]);
     for e in evaluations {
+        let of_events = |figure: String| if e.events > 0 { figure } else { NONE.into() };
         table.row([
-            format!("{:.2}%", e.error),
+            e.error
+                .map_or_else(|_| NONE.into(), |error| format!("{error:.2}%")),
             grouped(e.messages),
             e.spec.to_string(),
-            format!("{:.3}%", output::percent(e.messages, e.events)),
-            format!("{:.2}%", e.overhead_percent()),
+            of_events(format!("{:.3}%", output::percent(e.messages, e.events))),
+            of_events(format!("{:.2}%", e.overhead_percent())),
             e.held.map_or_else(String::new, grouped),
         ]);
     }
@@ -102,9 +179,23 @@ fn write_text(evaluations: &[Evaluation]) -> Result<()> {
         )?;
         writeln!(
             out,
-            "# overhead: 30 cycles a message against 4 cycles an event, as no cycle model is there"
+            "# overhead: {:.1} cycles a message against {} cycles an event, as no cycle model is there",
+            first.model.of_message(),
+            first.model.event
         )?;
     }
-    table.write(&mut out, Style::new(output::colours(&std::io::stdout())))?;
+    for e in evaluations.iter().filter(|_| args.cost) {
+        writeln!(out, "# {}: {} bytes of hardware", e.spec, bytes(&e.spec))?;
+    }
+    for e in evaluations {
+        if let Err(reason) = e.error {
+            writeln!(out, "# {}: no error: {reason}", e.spec)?;
+        }
+    }
+    let style = Style::of(&std::io::stdout());
+    table.write(&mut out, style)?;
+    if args.per_interval {
+        intervals::text(&mut out, style, evaluations, modules)?;
+    }
     Ok(out.flush()?)
 }

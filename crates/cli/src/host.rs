@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use trommel_compress::Spec;
 use trommel_host::ask::custom::Named;
-use trommel_host::ask::service::Foreign;
+use trommel_host::ask::service::{Chosen, Foreign};
 use trommel_host::channel::question::Question;
 use trommel_host::channel::tracing::Tracing;
 use trommel_host::fold::only;
@@ -54,6 +54,8 @@ pub(crate) struct Options {
     pub(crate) inherited: Inherited,
     /// Events to collect.
     pub(crate) kinds: KindSet,
+    /// Counts calling contexts, with a function on a path as often as this at most; 0: does not.
+    pub(crate) contexts: u32,
     /// The compressor.
     pub(crate) compressor: Spec,
     /// Queries to ask.
@@ -62,6 +64,8 @@ pub(crate) struct Options {
     pub(crate) messages: Option<PathBuf>,
     /// Services that get messages too.
     pub(crate) services: Vec<Foreign>,
+    /// Words of their messages that go through the compressor.
+    pub(crate) chosen: Option<Chosen>,
     /// Customisation module that gets windows.
     pub(crate) custom: Option<Named>,
     /// File for every event, in order.
@@ -78,6 +82,8 @@ pub(crate) struct Options {
     pub(crate) persist: bool,
     /// Looks at the program in windows only.
     pub(crate) sampling: Option<Sampling>,
+    /// Controls a running program in bursts instead.
+    pub(crate) bursts: bool,
     /// Traces.
     pub(crate) tracing: Tracing,
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on.
@@ -94,10 +100,12 @@ impl Options {
             arguments,
             inherited: inherited::inherited(),
             kinds,
+            contexts: 0,
             compressor: compress::parse("exact")?,
             question: None,
             messages: None,
             services: Vec::new(),
+            chosen: None,
             custom: None,
             stream: None,
             stream_limit: None,
@@ -106,6 +114,7 @@ impl Options {
             follow: false,
             persist: false,
             sampling: None,
+            bursts: false,
             tracing: Tracing::NONE,
             converge: None,
             prefetch: false,
@@ -153,6 +162,12 @@ pub(crate) fn record_epochs(
 ) -> Result<Recording> {
     let mut options = to_host(options)?;
     options.follow = false;
+    if options.bursts && !RecordOptions::check_bursts(pid) {
+        anyhow::bail!(
+            "process {pid} has more than {} threads, and not all of them could count in bursts: leave out --bursts",
+            RecordOptions::MOST_THREADS
+        );
+    }
     anyhow::ensure!(
         options.stress.window == 0,
         "{STRESS}: windows are for programs that `record` starts"
@@ -172,6 +187,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         arguments: options.arguments,
         inherited: options.inherited,
         kinds: options.kinds,
+        contexts: options.contexts,
         compressor: options.compressor,
         question: options.question.map(|program| -> &'static Question {
             let seed = QUERY_SEED;
@@ -183,6 +199,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         }),
         messages: options.messages,
         services: options.services,
+        chosen: options.chosen,
         custom: options.custom,
         stream: options.stream,
         stream_limit: options.stream_limit,
@@ -193,6 +210,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .filter(|_| options.persist)
             .and_then(|caches| Store::open(&caches.join("fragments"))),
         sampling: options.sampling,
+        bursts: options.bursts,
         tracing: options.tracing,
         converge: options.converge,
         prefetch: options.prefetch,

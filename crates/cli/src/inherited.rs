@@ -8,15 +8,18 @@
 //! `main` (`.init_array`).
 #![allow(unsafe_code)] // reason: runs before Rust's own start-up code and asks the system directly.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use trommel_host::kernel::inherited::{Inherited, set_action, set_blocked};
+use trommel_host::kernel::inherited::{Inherited, RAISED, raise_limit, set_action, set_blocked};
 
 /// Bits 0 to 2: the descriptor is closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 /// Signals that were ignored, and that were blocked: bit `n - 1` is signal `n`.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
+/// Limits, soft and hard, before they were raised.
+static LIMITS: OnceLock<[[u64; 2]; RAISED.len()]> = OnceLock::new();
 
 #[used]
 // SAFETY: `.init_array` holds pointers to functions of the C ABI that are called once, before
@@ -64,13 +67,14 @@ extern "C" fn note() {
     BLOCKED.store(blocked, Ordering::Relaxed);
 }
 
-/// Returns the state at the start of this process.
+/// Returns the state at the start of this process. From then on limits that are meant for the program do not stand in our way.
 pub(crate) fn inherited() -> Inherited {
     let closed = CLOSED.load(Ordering::Relaxed);
     Inherited {
         closed: std::array::from_fn(|fd| closed & (1 << fd) != 0),
         ignored: IGNORED.load(Ordering::Relaxed),
         blocked: BLOCKED.load(Ordering::Relaxed),
+        limits: Some(*LIMITS.get_or_init(|| RAISED.map(raise_limit))),
     }
 }
 
@@ -112,6 +116,7 @@ mod tests {
                 closed,
                 ignored: rest | ignored,
                 blocked,
+                limits: inherited().limits,
             };
             let status = Command::new("sh")
                 .args(["-c", script])

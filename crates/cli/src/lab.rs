@@ -1,14 +1,14 @@
 //! `trommel lab`: the papers' experiments.
 //!
 //! Names are checked before anything is done. Progress is one line that is written over, on a
-//! terminal only.
+//! terminal only. Results are written experiment by experiment.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use trommel_lab::{EXPERIMENTS, Experiment, Lab, named, write};
+use trommel_lab::{EXPERIMENTS, Experiment, Lab, Report, named};
 
 use crate::args::LabArgs;
 use crate::caches;
@@ -58,8 +58,18 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
         say: &say,
         progress: &progress,
     };
-    let done = lab.run(&experiments)?;
-    let written = write(&lab, &args.out, &done, all)?;
+    let place = || {
+        format!(
+            "{}: results cannot be written there; name another directory with --out",
+            args.out.display()
+        )
+    };
+    let mut report =
+        Report::new(&lab, &args.out, all || args.html, experiments.len()).with_context(place)?;
+    lab.run_each(&experiments, |experiment, found| {
+        report.add(experiment, found)
+    })?;
+    let (done, written) = report.finish();
     let _ = write!(std::io::stderr(), "{clear}");
     let mut out = output::stdout();
     for (experiment, found) in &done {
@@ -89,15 +99,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
 }
 
 fn list() -> Result<ExitCode> {
+    let columns = output::width(&std::io::stdout());
     let mut out = output::stdout();
     for experiment in &EXPERIMENTS {
-        writeln!(
-            out,
-            "{:<14} {}: {}",
-            experiment.name,
-            experiment.paper.title(),
-            experiment.title
-        )?;
+        let text = format!("{}: {}", experiment.paper.title(), experiment.title);
+        let text = output::wrapped(&text, 15, 15, columns);
+        writeln!(out, "{:<14} {text}", experiment.name)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

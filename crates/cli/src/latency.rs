@@ -63,7 +63,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
     if args.json {
         json(&mut out, &mut view, &loads, levels, top)?;
     } else {
-        let style = Style::new(output::colours(&io::stdout()));
+        let style = Style::of(&io::stdout());
         text(&mut out, &mut view, &loads, levels, top, style)?;
     }
     Ok(ExitCode::SUCCESS)

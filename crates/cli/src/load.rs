@@ -3,6 +3,7 @@
 //! One function serves all commands, so each works on both. A database has a profile for each process, and these were made *apart*
 //! (`profile/src/merge.rs`). Those of a file were made together.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -20,6 +21,8 @@ use crate::report::processes::{self, Row};
 pub(crate) struct Loaded {
     path: PathBuf,
     pub(crate) profiles: Vec<Profile>,
+    /// The same with all modules, where only some are wanted: what comes to these from others.
+    pub(crate) whole: Option<Vec<Profile>>,
     /// The database, where it is one.
     pub(crate) database: Option<About>,
 }
@@ -52,12 +55,14 @@ pub(crate) fn profiles(path: &Path, args: &SelectArgs) -> Result<Loaded> {
             Loaded {
                 path: path.to_owned(),
                 profiles: trommel_store::read(path)?,
+                whole: None,
                 database: None,
             }
         }
     };
     if !args.module.is_empty() || !args.build_id.is_empty() {
         let mut found = false;
+        loaded.whole = Some(loaded.profiles.clone());
         for profile in &mut loaded.profiles {
             found |= narrow(profile, args);
         }
@@ -74,6 +79,40 @@ pub(crate) fn profiles(path: &Path, args: &SelectArgs) -> Result<Loaded> {
 }
 
 impl Loaded {
+    /// Leaves only these processes; all, where none is named.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(crate) fn only(&mut self, file: &Path, pids: &[u32]) -> Result<()> {
+        if pids.is_empty() {
+            return Ok(());
+        }
+        let there: BTreeSet<u32> = self.profiles.iter().map(|p| p.origin.pid).collect();
+        if let Some(missing) = pids.iter().find(|pid| !there.contains(pid)) {
+            bail!(
+                "{}: holds no process {missing}, only: {}",
+                file.display(),
+                some(&there)
+            );
+        }
+        self.profiles.retain_mut(|p| {
+            let is_wanted = pids.contains(&p.origin.pid);
+            let machine = p.samples.as_mut().filter(|s| s.machine.is_some());
+            // What is reported of the machine is reported of all of it.
+            if let Some(samples) = machine {
+                samples.places.clear();
+                samples.entered.clear();
+                samples.threads.clear();
+                return true;
+            }
+            is_wanted
+        });
+        if let Some(whole) = &mut self.whole {
+            whole.retain(|p| pids.contains(&p.origin.pid));
+        }
+        Ok(())
+    }
+
     /// All in one, with a row for each process, and what the database held.
     ///
     /// # Errors
@@ -128,16 +167,18 @@ fn of_database(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     Ok(Loaded {
         path: path.to_owned(),
         profiles: processes,
+        whole: None,
         database,
     })
 }
 
-/// The symbols of a profile's modules: of files, and of the kernel's functions that the profile has.
+/// The symbols of a profile's modules: of files, and of functions that the profile has: the kernel's, and those of JIT-compiled code.
 pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
     let mut symbols = Symbols::new(files, &profile.modules);
     let machine = profile.samples.as_ref().and_then(|s| s.machine.as_ref());
     for module in &profile.modules {
         let functions = machine.iter().flat_map(|machine| &machine.functions);
+        let functions = functions.chain(&profile.compiled);
         let functions = functions.filter(|function| function.module == module.path);
         let placed: Vec<Placed<'_>> = functions
             .map(|function| Placed {
@@ -154,12 +195,18 @@ pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
     symbols
 }
 
+/// The modules that are wanted.
+pub(crate) fn wanted(profile: &Profile, args: &SelectArgs) -> Vec<ModuleId> {
+    let wanted = profile
+        .modules
+        .iter()
+        .filter(|module| is_wanted(module, &args.module, &args.build_id));
+    wanted.map(|module| module.id).collect()
+}
+
 /// Leaves only what instructions of the modules did that are wanted. Returns true if there is such a module.
 fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
-    let wanted: Vec<ModuleId> = (profile.modules.iter())
-        .filter(|module| is_wanted(module, args))
-        .map(|module| module.id)
-        .collect();
+    let wanted = wanted(profile, args);
     let is_in = |place: &Place| wanted.contains(&place.module());
     for KindProfile { seen, counts, .. } in profile.kinds.values_mut() {
         counts.retain(|place, _| is_in(place));
@@ -186,10 +233,19 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     !wanted.is_empty()
 }
 
-fn is_wanted(module: &Module, args: &SelectArgs) -> bool {
+/// Returns true if a module has one of these names, or one of these build ids.
+pub(crate) fn is_wanted(module: &Module, names: &[String], build_ids: &[String]) -> bool {
     let path = String::from_utf8_lossy(&module.path);
     let named = |name: &String| path == name.as_str() || path.rsplit('/').next() == Some(name);
     let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
     let built = |id: &String| !id.is_empty() && hex.starts_with(&id.to_ascii_lowercase());
-    args.module.iter().any(named) || args.build_id.iter().any(built)
+    names.iter().any(named) || build_ids.iter().any(built)
+}
+
+/// The first of many numbers.
+fn some(numbers: &BTreeSet<u32>) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if numbers.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }

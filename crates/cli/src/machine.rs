@@ -1,12 +1,12 @@
-//! `trommel record --all`: samples of the whole machine, of which a profile is made that its owner alone may read.
+//! `trommel record --all`, `--samples` and `-e stack`: samples of the whole machine, or of a program. That of the machine its owner alone may read.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use trommel_host::kernel::interrupt;
-use trommel_host::machine::{Options, record};
+use trommel_host::machine::{Options, Subject, record};
 use trommel_symbol::launch;
 
 use crate::args::RecordArgs;
@@ -15,14 +15,28 @@ use crate::host;
 use crate::inherited;
 use crate::next::next_steps;
 use crate::output;
+use crate::page;
 use crate::report::summary;
 
 /// Percent of all processors' time, where nothing is said.
 const BUDGET: f64 = 1.0;
+/// Samples in a second of CPU time of a program, where nothing is said: a prime, so that loops do not alias with it.
+const RATE: f64 = 997.0;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    let stacks = args.events.is_some_and(|events| events.stacks);
+    check(&args, stacks)?;
     trommel_store::check_destination(&args.output)?;
+    if let Some(page) = &args.html {
+        page::check(page)?;
+    }
+    let subject = match (args.all, args.pid) {
+        (true, _) => Subject::Machine,
+        (false, Some(pid)) => Subject::Process(pid),
+        (false, None) => Subject::Program,
+    };
+    let of_machine = subject == Subject::Machine;
     let program = match args.program.first() {
         None => None,
         Some(name) => {
@@ -32,8 +46,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
     };
     let options = Options {
+        subject,
+        stacks,
         budget: args.budget.unwrap_or(BUDGET),
-        rate: args.rate,
+        rate: args.rate.or((!of_machine).then_some(RATE)),
         pages: host::stress()?.ring as usize,
         duration: args.duration,
         program,
@@ -41,7 +57,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     let guard = interrupt::guard();
     let recording = record(&options, &guard)?;
-    let written = trommel_store::write_private(&args.output, &recording.profiles)?;
+    let written = match of_machine {
+        true => trommel_store::write_private(&args.output, &recording.profiles)?,
+        false => trommel_store::write_each(
+            &args.output,
+            recording.profiles.iter().map(std::borrow::Cow::Borrowed),
+        )?,
+    };
     drop(guard);
     if !args.quiet {
         let mut text = Vec::new();
@@ -50,10 +72,49 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }
+    if let Some(page) = &args.html {
+        page::of_file(&args.output, page)?;
+    }
     Ok(match recording.ended {
         None => ExitCode::SUCCESS,
         Some(status) => exit::like(outcome(status)),
     })
+}
+
+/// Checks that what is asked for can be told by samples.
+fn check(args: &RecordArgs, stacks: bool) -> Result<()> {
+    let way = match (args.all, stacks) {
+        (true, _) => "--all",
+        (false, true) => "-e stack",
+        (false, false) => "--samples",
+    };
+    if args.events.is_some() && !stacks {
+        bail!("{way} counts no events: leave out -e, or say -e stack");
+    }
+    if args.all {
+        return Ok(());
+    }
+    for (given, option) in [
+        (
+            args.budget.is_some(),
+            "--budget: say --rate instead, which decides the cost",
+        ),
+        (args.window.is_some(), "--window"),
+        (args.query.is_some(), "--query"),
+        (args.module_lib.is_some(), "--module-lib"),
+        (args.stream.is_some(), "--stream"),
+        (args.converge.is_some(), "--converge"),
+        (args.compressor != "exact", "-c"),
+        (!args.only.is_empty(), "--only"),
+        (args.by_caller, "--by-caller"),
+        (args.no_follow, "--no-follow"),
+        (args.stats.is_some(), "--stats"),
+    ] {
+        if given {
+            bail!("{way} samples the program natively, and does not go with {option}");
+        }
+    }
+    Ok(())
 }
 
 fn outcome(status: ExitStatus) -> ProgramEnd {

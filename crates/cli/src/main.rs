@@ -13,8 +13,10 @@ mod caches;
 mod callers;
 mod compress;
 mod daemon;
+mod diff;
 mod doctor;
 mod exit;
+mod export;
 mod generate;
 mod help;
 mod host;
@@ -28,6 +30,7 @@ mod news;
 mod next;
 mod others;
 mod output;
+mod page;
 mod prefetches;
 mod query;
 mod record;
@@ -36,9 +39,11 @@ mod report;
 mod run;
 mod services;
 mod shown;
+mod stat;
 mod stats;
 mod stream;
 mod time;
+mod top;
 mod values;
 
 use std::process::ExitCode;
@@ -55,10 +60,17 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Record(args) => record::run(*args),
         Command::Run(args) => run::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Daemon(args) => daemon::run(args),
-        Command::Report(args) => report::run(&args),
+        Command::Stat(args) => stat::run(args),
+        Command::Report(args) => match &args.html {
+            Some(to) => page::run(&args, to),
+            None => report::run(&args),
+        },
+        Command::Diff(args) => diff::run(&args),
         Command::Values(args) => values::run(&args),
         Command::Annotate(args) => annotate::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Stream(args) => stream::run(&args),

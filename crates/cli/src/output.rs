@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::fd::AsFd;
+
+use unicode_width::UnicodeWidthStr;
 
 /// Buffered stdout. Flush it: what is lost when it is dropped is lost without an error.
 pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
@@ -28,6 +31,15 @@ pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !set("NO_COLOR") && !dumb
 }
 
+/// Columns of a stream's terminal; without one, no line is too wide.
+pub(crate) fn width(stream: &(impl IsTerminal + AsFd)) -> usize {
+    let size = stream
+        .is_terminal()
+        .then(|| terminal_size::terminal_size_of(stream));
+    size.flatten()
+        .map_or(usize::MAX, |(width, _)| width.0.into())
+}
+
 /// `text` without control characters: names come from files, and terminals obey.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -37,6 +49,31 @@ pub(crate) fn printable(text: &str) -> String {
         } else {
             out.push(c);
         }
+    }
+    out
+}
+
+/// A text in lines of at most `width` columns, of which `before` are taken in the first one and `indent` are left free in all others.
+pub(crate) fn wrapped(text: &str, before: usize, indent: usize, width: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut column = before;
+    for (n, word) in text.split(' ').enumerate() {
+        let columns = UnicodeWidthStr::width(word);
+        let fits = column.saturating_add(1 + columns) <= width;
+        match (n, fits) {
+            (0, _) => {}
+            (_, true) => {
+                out.push(' ');
+                column += 1;
+            }
+            (_, false) => {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                column = indent;
+            }
+        }
+        out.push_str(word);
+        column += columns;
     }
     out
 }
@@ -89,6 +126,14 @@ pub(crate) fn command_line(arguments: &[Vec<u8>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_wrapped_at_words() {
+        let text = "one two three four";
+        assert_eq!(wrapped(text, 0, 2, usize::MAX), text);
+        assert_eq!(wrapped(text, 3, 2, 11), "one two\n  three\n  four");
+        assert_eq!(wrapped("longer_than_all", 2, 2, 5), "longer_than_all");
+    }
 
     #[test]
     fn numbers_and_times_read_well() {

@@ -109,6 +109,7 @@ pub(crate) fn json<W: Write>(
     json.number("put", report.put)?;
     json.number("probes_dropped", report.dropped)?;
     json.member_array("places")?;
+    view.full_names = true;
     for found in &report.found {
         json.object()?;
         json.text("name", &view.name(found.place))?;

@@ -38,22 +38,23 @@ pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
 /// The program in a file that is to be put to a running program, a text or assembled.
 pub(crate) fn question(path: &Path) -> Result<Program> {
     let bytes = bytes(path, trommel_query::MAX_TEXT)?;
-    let program = match bytes.starts_with(&image::MAGIC) {
-        true => image::decode(&bytes)
-            .map_err(|error| anyhow!("{}: not an assembled query: {error}", name(path)))?,
-        false => {
-            let text = text_of(path, bytes)?;
-            let assembled = assemble(&text);
-            let found = match &assembled {
-                Ok(assembly) => &assembly.warnings,
-                Err(found) => found,
-            };
-            complain(&name(path), &text, found);
-            match assembled {
-                Ok(assembly) => assembly.program,
-                Err(_) => bail!("{}: nothing was run", name(path)),
-            }
-        }
+    // What is said of a text is said of an assembled program, too: its lines are those of `disasm`.
+    let text = match bytes.starts_with(&image::MAGIC) {
+        true => disassemble(
+            &image::decode(&bytes)
+                .map_err(|error| anyhow!("{}: not an assembled query: {error}", name(path)))?,
+        ),
+        false => text_of(path, bytes)?,
+    };
+    let assembled = assemble(&text);
+    let found = match &assembled {
+        Ok(assembly) => &assembly.warnings,
+        Err(found) => found,
+    };
+    complain(&name(path), &text, found);
+    let program = match assembled {
+        Ok(assembly) => assembly.program,
+        Err(_) => bail!("{}: nothing was run", name(path)),
     };
     queries::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
     Ok(program)

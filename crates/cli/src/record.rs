@@ -13,11 +13,13 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
 use trommel_host::ask::custom::Named;
+use trommel_host::ask::service::{Chosen, NotChosen};
 use trommel_host::channel::tracing::Tracing;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::interrupt;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
+use trommel_query::{Field, Program};
 use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
@@ -31,6 +33,7 @@ use crate::machine;
 use crate::next::next_steps;
 use crate::others::Others;
 use crate::output;
+use crate::page;
 use crate::query;
 use crate::report::summary;
 use crate::services;
@@ -43,22 +46,44 @@ const USUAL_RATE: f64 = 1000.0;
 /// first cache is a small part of what it sees.
 pub(crate) const TIMED_WINDOW: u32 = 4096;
 
-/// Events where none are named and no queries are put.
-const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
+/// Events where none are named, no queries are put and all of them are cheap: sampled, or written to a stream.
+pub(crate) const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
+/// Events where each is counted: values would cost several times as much, and functions and loops follow from these.
+const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
-    if args.all {
+    let stacks = args.events.is_some_and(|events| events.stacks);
+    if args.all || args.samples || stacks {
         return machine::run(args);
     }
     let compressor = compress::parse(&args.compressor)?;
+    let contexts = contexts(&args, &compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
     let services = match &question {
         None => Vec::new(),
         Some(question) => services::load(&args.service, question)?,
     };
+    let chosen = question
+        .as_ref()
+        .map(|q| chosen(&args.tuple, &compressor, q));
+    let chosen = chosen.transpose()?.flatten();
     let custom = args.module_lib.map(named);
-    let kinds = args.events.unwrap_or(match (&question, &custom) {
+    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    if question.is_some() && by_windows {
+        bail!(
+            "--query does not go with --budget, --rate and --window: a query sees executions of its instructions, not windows; \
+             write `every auto 1%` in the query, which keeps a budget of its own"
+        );
+    }
+    let in_windows = by_windows || host::stress()?.window != 0;
+    let counts_all = compressor.to_string() == "exact" && args.converge.is_none();
+    let given = args.events.map(|events| events.kinds);
+    let kinds = given.unwrap_or(match (&question, &custom) {
+        (None, None) if args.bursts => CHEAP_KINDS.into_iter().collect(),
+        (None, None) if counts_all && !in_windows && args.stream.is_none() => {
+            CHEAP_KINDS.into_iter().collect()
+        }
         (None, None) => USUAL_KINDS.into_iter().collect(),
         _ => KindSet::NONE,
     });
@@ -71,9 +96,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if question.is_some() && kinds.has(Kind::Path) {
         bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
     }
-    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
-    let in_windows = by_windows || host::stress()?.window != 0;
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    if args.bursts {
+        check_bursts(kinds, contexts != 0)?;
+    }
     if args.by_caller {
         check_callers(kinds, by_windows)?;
     }
@@ -92,6 +118,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         Some(pid) => host::running(pid)?,
     };
     trommel_store::check_destination(&args.output)?;
+    if let Some(page) = &args.html {
+        page::check(page)?;
+    }
     if let Some(stream) = &args.stream {
         trommel_store::check_destination(stream)?;
     }
@@ -110,9 +139,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         arguments,
         inherited: inherited::inherited(),
         kinds,
+        contexts,
         question,
         messages: args.messages,
         services,
+        chosen,
         custom,
         compressor,
         stream: args.stream,
@@ -122,6 +153,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
         persist: !args.no_persist,
         sampling,
+        bursts: args.bursts,
         tracing: Tracing::OBSERVED,
         converge: args.converge,
         prefetch: false,
@@ -165,6 +197,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     // The process ends now: giving back each piece of the profile would only take time.
     std::mem::forget(recording);
     stats?;
+    if let (Some(page), Some(_)) = (&args.html, &written) {
+        page::of_file(&path, page)?;
+    }
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
         ProgramEnd::Exited(0) if path != args.output || written.is_none() || stream_missing => {
@@ -172,6 +207,18 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         outcome => Ok(exit::like(outcome)),
     }
+}
+
+/// Checks that what is collected can be counted in bursts.
+fn check_bursts(kinds: KindSet, contexts: bool) -> Result<()> {
+    if contexts {
+        bail!("--bursts counts edges and calls: leave it out to count calling contexts");
+    }
+    let counted: KindSet = CHEAP_KINDS.into_iter().collect();
+    if let Some(kind) = kinds.iter().find(|kind| !counted.has(*kind)) {
+        bail!("--bursts counts edges and calls: leave it out to sample `{kind}` in windows");
+    }
+    Ok(())
 }
 
 /// Checks that what is collected can end where values are known.
@@ -190,6 +237,22 @@ fn check_converge(spec: &Spec, kinds: KindSet, in_windows: bool) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Words of messages that go through the compressor, if they do.
+fn chosen(fields: &[Field], spec: &Spec, question: &Program) -> Result<Option<Chosen>> {
+    if is_exact(spec) {
+        if !fields.is_empty() {
+            bail!("--tuple is for a compressor: name one, as in -c 'H[P256]2048+A16'");
+        }
+        return Ok(None);
+    }
+    match Chosen::new(question, fields) {
+        Ok(chosen) => Ok(Some(chosen)),
+        // There may be events that it compresses, and the report says what became of the queries.
+        Err(NotChosen::NoMessages) if fields.is_empty() => Ok(None),
+        Err(why) => bail!("-c {spec}: {why}"),
+    }
 }
 
 /// The module that is named.
@@ -217,6 +280,58 @@ fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> 
         );
     }
     Ok(())
+}
+
+/// Number of times that a function may be on a path, if contexts are counted. They are of all that is executed, and beside nothing that counts in another way.
+fn contexts(args: &RecordArgs, compressor: &Spec) -> Result<u32> {
+    let Some(events) = args.events.filter(|events| events.contexts) else {
+        return Ok(0);
+    };
+    if let Some(kind) = events
+        .kinds
+        .iter()
+        .find(|k| ![Kind::Edge, Kind::Call].contains(k))
+    {
+        bail!(
+            "context goes with the kinds edge and call only: record `{kind}` by a run of its own"
+        );
+    }
+    let refused = [
+        (
+            args.pid.is_some(),
+            "-p",
+            "how a running program came where it is is not known",
+        ),
+        (
+            !args.only.is_empty(),
+            "--only",
+            "calls lead through all code",
+        ),
+        (args.query.is_some(), "--query", "both change the same code"),
+        (
+            args.module_lib.is_some(),
+            "--module-lib",
+            "it is given windows",
+        ),
+        (
+            args.stream.is_some(),
+            "--stream",
+            "contexts are counted, not written in order",
+        ),
+        (args.converge.is_some(), "--converge", "it is about values"),
+        (!is_exact(compressor), "-c", "contexts are exact"),
+        (
+            args.budget.is_some() || args.rate.is_some() || args.window.is_some(),
+            "--budget, --rate and --window",
+            "contexts are of the whole run",
+        ),
+    ];
+    for (given, option, why) in refused {
+        if given {
+            bail!("-e context does not go with {option}: {why}; make two recordings");
+        }
+    }
+    Ok(args.context_depth)
 }
 
 /// Checks that there are values to tell apart, and windows to see them in.

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if args.common.json {
         json(&mut out, &mut view, &pairs, top)?;
     } else {
-        let style = Style::new(output::colours(&io::stdout()));
+        let style = Style::of(&io::stdout());
         text(&mut out, &mut view, &pairs, top, style)?;
     }
     Ok(ExitCode::SUCCESS)

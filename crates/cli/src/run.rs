@@ -19,7 +19,6 @@ use trommel_tuple::KindSet;
 use crate::args::{Opt, RunArgs};
 use crate::exit;
 use crate::host::{self, Options};
-use crate::output;
 use crate::prefetches;
 use crate::report::table::Style;
 use crate::stats;
@@ -84,7 +83,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
 
 /// Returns what was prefetched in each process that was asked.
 fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
-    let style = Style::new(output::colours(&io::stderr()));
+    let style = Style::of(&io::stderr());
     let mut text = Vec::new();
     let others = others.iter().map(|(profile, engine)| (profile, engine));
     for (profile, engine) in std::iter::once((&first.profile, &first.engine)).chain(others) {

@@ -1,6 +1,10 @@
 //! Values in words: as code uses them, and where nothing tells that, by what they look like.
 
 use trommel_code::Use;
+use trommel_symbol::fit;
+
+/// Longer names are cut in tables.
+const MAX_NAME: usize = 48;
 
 /// Names of addresses, as far as they are known.
 pub(crate) trait Addresses {
@@ -111,9 +115,21 @@ fn as_text(value: u64) -> Option<String> {
     is.then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
+/// `name`, cut where it is too long: of a path the last parts stay.
+pub(crate) fn short(name: &str) -> String {
+    fit(name, MAX_NAME)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        let name = format!("{}{}", "a".repeat(60), "z".repeat(60));
+        let cut = short(&name);
+        assert!(cut.chars().count() == MAX_NAME && cut.starts_with("aaa") && cut.ends_with("zzz"));
+    }
 
     #[test]
     fn text_is_told_from_numbers() {

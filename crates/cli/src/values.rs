@@ -21,6 +21,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 use trommel_code::Upkeep;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::filter::Filtered;
@@ -30,7 +31,7 @@ use trommel_tuple::{Kind, Place};
 use crate::args::ValuesArgs;
 use crate::arguments::{self, Argued};
 use crate::callers::{self, Caller};
-use crate::json::Json;
+use crate::json::{Json, Named};
 use crate::load;
 use crate::output::{self, grouped, percent};
 use crate::report::filter::{self, MORE};
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     if args.json {
         json(&mut out, &mut view, &found, &executed, top)?;
     } else {
-        let style = Style::new(output::colours(&io::stdout()));
+        let style = Style::of(&io::stdout());
         let found = once(found);
         text(&mut out, &mut view, &found, &executed, top, style)?;
         let hot = found.iter().map(Candidate::at);
@@ -417,6 +418,16 @@ pub(crate) fn cycles(number: f64) -> String {
     }
 }
 
+/// Members before the lists.
+#[derive(Serialize)]
+struct Head<'a> {
+    schema: &'static str,
+    basis: &'a str,
+    executions: u64,
+    calls: u64,
+    left_out: Named<'a, u64>,
+}
+
 fn json(
     out: &mut impl Write,
     view: &mut View<'_>,
@@ -426,16 +437,17 @@ fn json(
 ) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
-    json.text("schema", SCHEMA)?;
-    json.text("basis", view.basis().name())?;
-    json.number("executions", executed.loads)?;
-    json.number("calls", executed.calls)?;
-    json.member_object("left_out")?;
-    for why in Upkeep::ALL {
+    let left_out = Upkeep::ALL.into_iter().map(|why| {
         let n = executed.left_out.get(&why);
-        json.number(why.name(), n.copied().unwrap_or(0))?;
-    }
-    json.end_object()?;
+        (why.name(), n.copied().unwrap_or(0))
+    });
+    json.members(&Head {
+        schema: SCHEMA,
+        basis: view.basis().name(),
+        executions: executed.loads,
+        calls: executed.calls,
+        left_out: Named(left_out.collect()),
+    })?;
     modules(&mut json, view.profile)?;
     json.member_array("loads")?;
     let loads = || found.iter().filter(|c| c.argued().is_none());

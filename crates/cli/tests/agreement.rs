@@ -117,10 +117,6 @@ fn of_gzip() {
 
 #[test]
 fn of_lua() {
-    if Command::new("lua5.4").arg("-v").output().is_err() {
-        eprintln!("skipped: lua5.4 is not installed");
-        return;
-    }
     let script = "local t={} for i=1,1500 do t[i%97]=(t[i%97] or 0)+i end print(t[5])";
     let specs = [
         STRATIFIED,

@@ -1,10 +1,13 @@
 //! `trommel annotate`: a function of a program of ours, by its names, with its counts, values and errors.
 
 mod common;
+#[path = "common/compile.rs"]
+mod compile;
 
 use std::process::{Command, Stdio};
 
 use common::Dir;
+use compile::compile;
 use serde_json::Value;
 
 const SOURCE: &str = r#"
@@ -14,7 +17,7 @@ struct shape { double (*area)(struct shape *); double w, h; int mode; struct sha
 static double square(struct shape *s) { return s->w * s->w; }
 static double rectangle(struct shape *s) { return s->w * s->h; }
 static inline int clamp(int v) { return v > 100 ? 100 : v; }
-__attribute__((noinline, cold)) static void seldom(void) { puts("seldom"); }
+__attribute__((noinline, cold)) static void rarely(void) { puts("rarely"); }
 __attribute__((noinline)) long work(struct shape *s, int n, const unsigned char *text) {
   long sum = 0;
   for (int i = 0; i < n; i++) {
@@ -22,7 +25,7 @@ __attribute__((noinline)) long work(struct shape *s, int n, const unsigned char 
     sum += (long)p->area(p);
     if (p->next) sum += p->next->mode;
     if (p->mode == 3) sum += clamp(text[i & 7]);
-    if (__builtin_expect(i == 5000, 0)) { seldom(); sum ^= i; }
+    if (__builtin_expect(i == 5000, 0)) { rarely(); sum ^= i; }
   }
   return sum;
 }
@@ -37,12 +40,7 @@ int main(void) {
 /// A directory with the program, and a profile of it.
 fn recorded(name: &str, record: &[&str]) -> Dir {
     let dir = Dir::new(name);
-    std::fs::write(dir.0.join("shapes.c"), SOURCE).expect("a file");
-    let built = Command::new("cc")
-        .args(["-O2", "-g", "-o", "shapes", "shapes.c"])
-        .current_dir(&dir.0)
-        .status();
-    assert!(built.expect("cc").success());
+    compile(&dir.0, "shapes", &["-O2", "-g"], SOURCE);
     dir.trommel(&[&["record", "--quiet"][..], record].concat());
     dir
 }
@@ -77,7 +75,7 @@ fn find<'v>(said: &'v Value, line: &str, is: impl Fn(&Value) -> bool) -> &'v Val
 
 #[test]
 fn a_function_has_its_counts_targets_and_values() {
-    let dir = recorded("annotated", &["--", "./shapes"]);
+    let dir = recorded("annotated", &["-e", "edge,call,value", "--", "./shapes"]);
     let said = dir.json(&["annotate", "--json", "work"]);
     assert_eq!(said["schema"], "trommel.annotate/1");
     assert_eq!(said["entered"]["executions"], 1);
@@ -102,7 +100,7 @@ fn a_function_has_its_counts_targets_and_values() {
         })
         .collect();
     assert_eq!(targets, [("square", Some(7500)), ("rectangle", Some(2500))]);
-    let rare = find(&said, "seldom(); sum", |i| {
+    let rare = find(&said, "rarely(); sum", |i| {
         i["text"].as_str().expect("text").starts_with("call")
     });
     assert_eq!(rare["executions"], 1);
@@ -151,6 +149,27 @@ fn a_function_has_its_counts_targets_and_values() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // What is hot comes first: lines, then a block of the loop, before the function's first instruction.
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+    let lines = at("# lines ");
+    let block = at("# hottest block: ");
+    let entry = at("# all of it");
+    assert!(
+        lines < block && block < entry && entry < at("push   r1"),
+        "{text}"
+    );
+    let share: f64 = (text[block..].split(' ').nth(3))
+        .and_then(|share| share.parse().ok())
+        .expect("a share");
+    assert!((20.0..95.0).contains(&share), "{text}");
+    assert!(text[block..entry].contains(" 10 000 ") && text[block..entry].contains("█████"));
+    // What is not executed is left out, and there when it is asked for.
+    let main = |more: &[&str]| {
+        let out = dir.trommel(&[&["annotate", "ptmalloc_init.part.0"][..], more].concat());
+        String::from_utf8(out).expect("UTF-8")
+    };
+    assert!(main(&[]).contains(" instructions, not executed"));
+    assert!(!main(&["--cold"]).contains(" instructions, not executed"));
     // What comes before names what comes next.
     let report = String::from_utf8(dir.trommel(&["report"])).expect("UTF-8");
     assert!(
@@ -162,8 +181,69 @@ fn a_function_has_its_counts_targets_and_values() {
 }
 
 #[test]
+fn all_functions_have_what_each_has() {
+    let dir = recorded(
+        "annotated-all",
+        &["-e", "edge,call,value", "--", "./shapes"],
+    );
+    let all = dir.json(&["annotate", "--all", "--json"]);
+    assert_eq!(all["schema"], "trommel.annotations/1");
+    let functions = all["functions"].as_array().expect("functions");
+    assert_eq!(functions[0]["function"], "work");
+    assert_eq!(all["left_out"], Value::Array(Vec::new()));
+    // Hottest first, and together they are the program's instructions.
+    let executed = |f: &Value| f["instructions_executed"].as_u64().expect("a number");
+    assert!(functions.is_sorted_by_key(|f| std::cmp::Reverse(executed(f))));
+    let report = dir.json(&["report", "--json"]);
+    let of_report: u64 = (report["functions"].as_array().expect("functions").iter())
+        .map(|f| f["self"].as_u64().expect("a number"))
+        .sum();
+    let sum: u64 = functions.iter().map(executed).sum();
+    assert!(
+        of_report.abs_diff(sum) * 1000 < of_report,
+        "{of_report} {sum}"
+    );
+    // Each has what it has by itself; places are in one table.
+    for name in ["work", "main", "square"] {
+        let alone = dir.json(&["annotate", "--json", &format!("shapes:{name}")]);
+        let among = functions.iter().find(|f| f["function"] == name);
+        let among = among.expect("the function");
+        for member in ["ranges", "entered", "instructions_executed"] {
+            assert_eq!(among[member], alone[member], "{name} {member}");
+        }
+        assert_eq!(instructions(among).len(), instructions(&alone).len());
+        for (one, other) in instructions(among).iter().zip(instructions(&alone)) {
+            let at = one["at"].as_u64().expect("a number") as usize;
+            assert_eq!(all["places"][at]["vaddr"], other["at"]["vaddr"]);
+            for member in ["text", "executions", "known", "values", "taken"] {
+                assert_eq!(one[member], other[member], "{name} {member}");
+            }
+        }
+    }
+    let text = String::from_utf8(dir.trommel(&["annotate", "--all", "--module", "shapes"]));
+    let text = text.expect("UTF-8");
+    assert!(
+        text.starts_with("# work ") && text.contains("\n# square "),
+        "{text}"
+    );
+    assert!(!text.contains("libc.so.6 0x"), "{text}");
+    let said = refused(&dir, &["annotate", "--all", "trommel.data", "main"]);
+    assert!(said.contains("name no function"), "{said}");
+}
+
+#[test]
 fn processes_are_added_up_and_windows_give_limits() {
-    let dir = recorded("annotated-twice", &["--", "sh", "-c", "./shapes; ./shapes"]);
+    let dir = recorded(
+        "annotated-twice",
+        &[
+            "-e",
+            "edge,call,value",
+            "--",
+            "sh",
+            "-c",
+            "./shapes; ./shapes",
+        ],
+    );
     let said = dir.json(&["annotate", "--json", "shapes:work"]);
     let call = find(&said, "p->area(p)", |i| i["targets"].is_array());
     assert_eq!(
@@ -204,7 +284,7 @@ fn errors_say_what_to_do() {
             &["no function of this name", "near it: ", "work"][..],
         ),
         ("rec", &[]),
-        ("seldomly", &["no function", "near it: seldom"]),
+        ("rarelys", &["no function", "near it: rarely"]),
         (
             "_start",
             &[
@@ -259,12 +339,8 @@ fn errors_say_what_to_do() {
     let number = instructions(&by_range).len();
     assert_eq!(counts(&by_range, number), counts(&said, number));
     // Another program in its place, and none.
-    std::fs::write(dir.0.join("shapes.c"), SOURCE.replace("i == 7", "i == 8")).expect("a file");
-    let built = Command::new("cc")
-        .args(["-O2", "-g", "-o", "shapes", "shapes.c"])
-        .current_dir(&dir.0)
-        .status();
-    assert!(built.expect("cc").success());
+    let other = SOURCE.replace("i == 7", "i == 8");
+    compile(&dir.0, "shapes", &["-O2", "-g"], &other);
     let said = refused(&dir, &["annotate", &format!("shapes:{range}")]);
     assert!(
         said.contains("changed since the recording") && said.contains("record again"),

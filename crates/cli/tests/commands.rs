@@ -97,6 +97,8 @@ fn profile() -> Profile {
         queries: None,
         samples: None,
         filter: None,
+        call_trees: Vec::new(),
+        compiled: Vec::new(),
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,
@@ -158,7 +160,7 @@ fn text(out: &Output) -> String {
 #[test]
 fn the_report_shows_each_kind_hottest_first() {
     let dir = with_profile("report");
-    let report = text(&dir.trommel(&["report"]));
+    let report = text(&dir.trommel(&["report", "--by", "event"]));
     for wanted in [
         "/bin/true 'two words'",
         "1.50 s wall",
@@ -433,6 +435,12 @@ fn the_doctor_has_a_row_for_each_matter() {
         assert!(["ok", "warn", "fail"].contains(&check["status"].as_str().expect("status")));
     }
     let out = dir.trommel(&["doctor"]);
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        said.contains("doctor --limits") && !said.contains("Not supported"),
+        "{said}"
+    );
+    let out = dir.trommel(&["doctor", "--limits"]);
     assert!(String::from_utf8_lossy(&out.stdout).contains("Not supported"));
 }
 
@@ -536,7 +544,8 @@ fn receiver_types_are_named_by_their_class() {
 fn a_recording_ends_as_its_program_and_can_be_reported() {
     use std::os::unix::process::ExitStatusExt;
     let dir = Dir::new("record");
-    let out = dir.trommel(&["record", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    let script = "echo out; echo err >&2; exit 7";
+    let out = dir.trommel(&["record", "-e", "edge,call,value", "--", "sh", "-c", script]);
     let errors = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(
         (out.status.code(), &out.stdout[..]),
@@ -549,7 +558,7 @@ fn a_recording_ends_as_its_program_and_can_be_reported() {
     );
     let report = text(&dir.trommel(&["report"]));
     assert!(
-        report.contains("exit status 7") && report.contains("Branches"),
+        report.contains("exit status 7") && report.contains("Functions of the program"),
         "{report}"
     );
     let json: Value =

@@ -13,8 +13,8 @@ use dir::Dir;
 /// A call of code that nothing was made of yet may be folded before something is.
 #[test]
 fn a_call_of_new_code_has_its_place() {
-    /// In some of them the host is quicker than the runtime.
-    const TRIES: usize = 60;
+    /// Runs, each of which must be right. In some of them the host is quicker than the runtime.
+    const RUNS: usize = 60;
     let dir = Dir::new("early");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/beyond.S");
     let program = dir.0.join("beyond");
@@ -25,7 +25,7 @@ fn a_call_of_new_code_has_its_place() {
         .stderr(Stdio::null())
         .status();
     assert!(built.expect("a C compiler").success());
-    for _ in 0..TRIES {
+    for _ in 0..RUNS {
         let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
             .args(["record", "--quiet", "-e", "call,value", "-o", "p.data"])
             .arg("--")

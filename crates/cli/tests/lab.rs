@@ -79,6 +79,11 @@ fn wrong_names_are_refused_before_anything_is_done() {
         ),
         (&["lab", "all", "list"], 1, &["stands alone"]),
         (&["lab", "all", "multihash-4"], 1, &["stands alone"]),
+        (
+            &["lab", "stratified-4", "--out", "/proc/trommel/x"],
+            1,
+            &["/proc/trommel/x", "cannot be written there", "--out"],
+        ),
         (&["lab"], 2, &["NAME"]),
         (&["lab", "all", "--events", "0"], 2, &["number above 0"]),
         (&["lab", "all", "--events", "7G"], 2, &["20M"]),
@@ -100,6 +105,31 @@ fn wrong_names_are_refused_before_anything_is_done() {
         0,
         "nothing was written"
     );
+}
+
+/// One experiment has a page of its own where that is asked for.
+#[test]
+fn a_page_of_one_experiment() {
+    let dir = Dir::new("page");
+    let cache = dir.0.join("cache");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+        command.env("XDG_CACHE_HOME", &cache).current_dir(&dir.0);
+        let out = command.args(["lab", "multihash-9"]).args(more).output();
+        let out = out.expect("trommel runs");
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        String::from_utf8(out.stdout).expect("UTF-8")
+    };
+    assert!(run(&["--out", "plain"]).contains("files in plain"));
+    assert!(!dir.0.join("plain/index.html").exists());
+    assert!(run(&["--out", "page", "--html"]).contains("open page/index.html"));
+    let page = std::fs::read_to_string(dir.0.join("page/index.html")).expect("a page");
+    assert!(page.contains("id=\"multihash-9\"") && page.contains("<svg"));
+    assert!(!page.contains("Not finished"));
 }
 
 #[test]

@@ -145,10 +145,6 @@ fn of_interpreters() {
     let lua = "local t={} for i=1,1500 do t[i%97]=(t[i%97] or 0)+i end print(t[5])";
     let perl = "my %h; for (1..3000) { $h{$_ % 97} .= chr(65 + $_ % 26) } print length $h{5}";
     for (name, option, script) in [("lua5.4", "-e", lua), ("perl", "-e", perl)] {
-        if Command::new(name).arg("-v").output().is_err() {
-            eprintln!("skipped: {name} is not installed");
-            continue;
-        }
         let check = match name {
             "perl" => agrees,
             _ => agrees_in_a_second,
@@ -637,10 +633,6 @@ fn of_values_of_programs() {
             "value,type",
         ),
     ] {
-        if Command::new(program[0]).arg("--version").output().is_err() {
-            eprintln!("skipped: {} is not installed", program[0]);
-            continue;
-        }
         let dir = Dir::new(&format!("sampled-values-{}", program[0]));
         let what = format!("{} -e {mix} -c {spec}", program[0]);
         let parsed: Spec = spec.parse().expect("spec");

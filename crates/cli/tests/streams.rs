@@ -187,6 +187,40 @@ fn compressors_are_compared() {
     assert_eq!(json[1]["spec"], "H[P16]64+A16");
 }
 
+/// Text and JSON of what has no error.
+#[test]
+fn no_error_is_not_zero() {
+    let dir = Dir::new("none");
+    let run = |args: &[&str]| dir.text(&[&["compress", "s.tstream"], args].concat());
+    for (args, reason) in [
+        (
+            &["-c", "M4[1M,1%]2048"][..],
+            "shorter than an interval of 1000000",
+        ),
+        (
+            &[
+                "-c",
+                "P16",
+                "--filter",
+                "executions=1000000,tuple=10%,load=40%",
+            ],
+            "no tuple passes the filter",
+        ),
+    ] {
+        let text = run(args);
+        let row = text.lines().find(|l| l.trim_start().starts_with("- "));
+        assert!(row.is_some() && !text.contains("0.00%  "), "{text}");
+        assert!(text.contains(reason), "{text}");
+        let json: Value = serde_json::from_str(&run(&[args, &["--json"]].concat())).expect("JSON");
+        assert!(json[0]["error"].is_null(), "{json}");
+        assert!(
+            json[0]["no_error"]
+                .as_str()
+                .is_some_and(|r| r.contains(reason))
+        );
+    }
+}
+
 #[test]
 fn wrong_specs_and_filters_are_pointed_at() {
     let dir = Dir::new("specs");

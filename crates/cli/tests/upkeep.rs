@@ -2,11 +2,14 @@
 //! made, judged by what `objdump` shows there.
 
 mod common;
+#[path = "common/compile.rs"]
+mod compile;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use common::Dir;
+use compile::compile;
 use serde_json::Value;
 
 /// Its loop has constants in registers that belong to the caller, which `work` puts aside and back; all functions have a canary.
@@ -68,12 +71,7 @@ fn loads(said: &Value) -> BTreeMap<u64, Option<String>> {
 
 fn left_out_of(level: &str) {
     let dir = Dir::new(&format!("upkeep{level}"));
-    std::fs::write(dir.0.join("app.c"), SOURCE).expect("a file");
-    let built = Command::new("cc")
-        .args([level, "-fstack-protector-all", "-o", "app", "app.c"])
-        .current_dir(&dir.0)
-        .status();
-    assert!(built.expect("cc").success());
+    compile(&dir.0, "app", &[level, "-fstack-protector-all"], SOURCE);
     dir.trommel(&["record", "--quiet", "-e", "value", "--", "./app"]);
     let truth = by_objdump(&dir);
     let all = dir.json(&["values", "--json", "--all"]);

@@ -109,7 +109,7 @@ impl Body {
         self.lines.iter().any(|line| {
             let instruction = &line.instruction;
             let away = direct_target(instruction).is_some_and(|to| !self.contains(to));
-            let behind = falls_through(instruction)
+            let into_next = falls_through(instruction)
                 && instruction.flow_control() != FlowControl::Call
                 && instruction.flow_control() != FlowControl::IndirectCall
                 && !self.contains(line.end());
@@ -117,7 +117,7 @@ impl Body {
                 instruction.flow_control(),
                 FlowControl::Return | FlowControl::IndirectBranch
             );
-            away || behind || ends
+            away || into_next || ends
         })
     }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_behind_a_prefix_gives_both_instructions() {
+    fn a_branch_after_a_prefix_gives_both_instructions() {
         // je +1; lock inc dword [rdi]; ret
         let bytes = [0x74, 0x01, 0xf0, 0xff, 0x07, 0xc3];
         let code = Code::new(vec![(0x10, &bytes)]);

@@ -80,7 +80,29 @@ impl Count {
         Self::derived(self.times + other.times, limits)
     }
 
-    fn less(self, other: Self) -> Self {
+    /// Returns the count of something that happened so many times each time.
+    #[must_use]
+    pub fn times_of(self, factor: f64) -> Self {
+        let limits = self.limits.map(|Limits { low, high }| Limits {
+            low: low * factor,
+            high: high * factor,
+        });
+        Self {
+            times: self.times * factor,
+            limits,
+            how: self.how,
+        }
+    }
+
+    /// A whole number of times.
+    pub(crate) fn rounded(self) -> Self {
+        Self {
+            times: self.times.round(),
+            ..self
+        }
+    }
+
+    pub(crate) fn less(self, other: Self) -> Self {
         let limits = match (self.limits, other.limits) {
             (Some(a), Some(b)) => Some((a.low - b.high, a.high - b.low)),
             (Some(a), None) if other.times == 0.0 => Some((a.low, a.high)),
@@ -102,7 +124,7 @@ impl Count {
     }
 
     /// The part that it may be off by.
-    fn doubt(&self) -> f64 {
+    pub(crate) fn doubt(&self) -> f64 {
         match self.limits {
             Some(Limits { low, high }) if self.times > 0.0 => (high - low) / self.times,
             _ => f64::INFINITY,
@@ -197,8 +219,8 @@ impl All<'_, '_> {
     /// Returns how often the direct jump at `at`, in some other function, was executed; `None` where that is not known, as in code
     /// without names, and zero where there is no jump, but bytes that look like one.
     fn jump(&mut self, at: u64, depth: usize) -> Option<Count> {
-        let behind = self.functions.partition_point(|f| f.start <= at);
-        let around = self.functions[..behind].iter().rev().take(MOST_DEEP);
+        let after = self.functions.partition_point(|f| f.start <= at);
+        let around = self.functions[..after].iter().rev().take(MOST_DEEP);
         let range = around.into_iter().find(|f| f.contains(&at)).cloned()?;
         self.in_function(range, depth, |flow| {
             let is = |n: &usize| flow.body.lines()[*n].instruction.is_jmp_short_or_near();
@@ -211,8 +233,8 @@ impl All<'_, '_> {
 
     /// Returns how often control fell into the instruction at `start` from the function that ends there.
     fn fell_into(&mut self, start: u64, depth: usize) -> Option<Count> {
-        let behind = self.functions.partition_point(|f| f.start < start);
-        let before = self.functions[..behind].iter().rev().take(MOST_DEEP);
+        let after = self.functions.partition_point(|f| f.start < start);
+        let before = self.functions[..after].iter().rev().take(MOST_DEEP);
         let Some(range) = before.into_iter().find(|f| f.end == start).cloned() else {
             return Some(Count::NONE);
         };

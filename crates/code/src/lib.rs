@@ -9,6 +9,10 @@
 //! |---|---|
 //! | [`Body`] | the instructions of a function, from the bytes of its file |
 //! | [`Flow`] | counts of all instructions, from those that have events |
+//! | [`Blocks`] | the executed code of a whole module as straight lines, each with its count |
+//! | [`loops`](fn@loops) | the loops of a function, their entries and turns |
+//! | [`Mix`] | instructions, branches, loads and stores that were executed |
+//! | [`Program`] | what each function of a whole program did |
 //! | [`usage`](fn@usage) | what becomes of a loaded value |
 //! | [`upkeep`](fn@upkeep) | whether a load only keeps the function's frame in order |
 //! | [`acyclic`](fn@acyclic) | the blocks of an acyclic path |
@@ -30,24 +34,35 @@
 //! assert_eq!(body.lines().len(), 3);
 //! assert_eq!(body.lines()[1].at, 0x401002);
 //! ```
-//!
-//! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it says: nothing
-//! panics, and time is bounded by the size of the function. Nothing is executed, and nothing is known of what is not in the bytes.
 #![forbid(unsafe_code)]
 
 mod acyclic;
+mod blocks;
 mod body;
 mod flow;
+mod loops;
+mod mix;
 mod parameters;
+mod program;
+mod reach;
+mod returns;
 mod text;
+mod transfers;
 mod upkeep;
 mod usage;
 
 pub use acyclic::{Acyclic, Ending, Passed, acyclic};
+pub use blocks::{Block, Blocks, Returns};
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};
 pub use iced_x86::{FlowControl, Instruction, Mnemonic};
+pub use loops::{Loop, loops};
+pub use mix::Mix;
 pub use parameters::{Parameter, REGISTERS, forwarded_by, parameters};
+pub use program::{Function, ModuleCode, Program};
+pub use reach::Exit;
+pub use returns::{WaysOut, never_returns};
 pub use text::Text;
+pub use transfers::{Arrival, Transfers};
 pub use upkeep::{Upkeep, upkeep};
 pub use usage::{Use, usage};

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_are_restored_where_the_function_ends_behind_them() {
+    fn registers_are_restored_where_the_function_ends_after_them() {
         for bytes in [
             // pop rbx; ret
             &[0x5b, 0xc3][..],

@@ -111,12 +111,12 @@ impl Seen {
             *seen.arrivals.entry(START).or_default() += 1;
             for (step, block) in path.iter().enumerate() {
                 let (nops, end) = function.blocks[*block];
-                let (start, behind) = (function.starts[*block], function.starts[block + 1]);
+                let (start, next_start) = (function.starts[*block], function.starts[block + 1]);
                 for nop in start..start + nops as u64 {
                     *seen.executed.entry(nop).or_default() += 1;
                 }
                 let at = start + nops as u64;
-                if at < behind {
+                if at < next_start {
                     *seen.executed.entry(at).or_default() += 1;
                 }
                 if let End::Branch(_) | End::Indirect | End::Call = end {

@@ -28,7 +28,7 @@ use crate::component::Sink;
 use crate::first_level::FirstLevel;
 use crate::seeds::Seeds;
 use crate::spec::Spec;
-use crate::table::{Behind, CounterTable};
+use crate::table::{CounterTable, Tabled};
 
 impl Spec {
     /// Builds the compressor.
@@ -56,7 +56,7 @@ impl Compressor {
     /// Events in order. Block boundaries make no difference.
     pub fn events<S: Sink + ?Sized>(&mut self, events: Events<'_>, out: &mut S) {
         match &mut self.table {
-            Some(table) => self.first.events(events, &mut Behind { table, out }),
+            Some(table) => self.first.events(events, &mut Tabled { table, out }),
             None => self.first.events(events, out),
         }
     }
@@ -71,8 +71,8 @@ impl Compressor {
 
     /// Events counted inside and not sent; see [`Compress::held`](crate::Compress::held).
     pub fn held(&self) -> Option<u64> {
-        let behind = self.table.as_ref().map_or(0, CounterTable::held);
-        self.first.held().map(|n| n + behind)
+        let in_table = self.table.as_ref().map_or(0, CounterTable::held);
+        self.first.held().map(|n| n + in_table)
     }
 
     /// The first level, for its statistics.

@@ -326,8 +326,8 @@ impl Spec {
             Level::Interval(spec) => 8 * spec.bytes(),
         };
         let before = self.thinning.map_or(0, Sampler::bits);
-        let behind = 17 * u64::from(self.table.unwrap_or(0));
-        Some((bits + before).div_ceil(8) + behind)
+        let table = 17 * u64::from(self.table.unwrap_or(0));
+        Some((bits + before).div_ceil(8) + table)
     }
 
     /// The interval profiler, if it is one.

@@ -140,13 +140,13 @@ impl From<Entry<(Kind, Tuple)>> for Message {
     }
 }
 
-/// A table before a sink.
-pub(crate) struct Behind<'a, S: ?Sized> {
+/// A sink with a table before it.
+pub(crate) struct Tabled<'a, S: ?Sized> {
     pub(crate) table: &'a mut CounterTable,
     pub(crate) out: &'a mut S,
 }
 
-impl<S: Sink + ?Sized> Sink for Behind<'_, S> {
+impl<S: Sink + ?Sized> Sink for Tabled<'_, S> {
     fn message(&mut self, message: Message) {
         self.table.message(message, self.out);
     }

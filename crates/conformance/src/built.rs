@@ -65,22 +65,18 @@ pub fn listing() -> bool {
 
 /// The command under test: `TROMMEL_BIN`, else the workspace's own, built first.
 ///
-/// `None` only where the workspace has no command yet; a build that fails is a panic, so that no
-/// test passes for want of a binary.
-pub fn trommel() -> Option<&'static Path> {
-    static BIN: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// # Panics
+/// When the build fails: no test passes for want of a command.
+pub fn trommel() -> &'static Path {
+    static BIN: OnceLock<PathBuf> = OnceLock::new();
     BIN.get_or_init(|| {
         if let Some(path) = std::env::var_os("TROMMEL_BIN") {
-            return Some(PathBuf::from(path));
-        }
-        if !workspace().join("crates/cli/Cargo.toml").exists() {
-            return None;
+            return PathBuf::from(path);
         }
         let place = Place::here();
         once_a_run("command", || build(&place));
-        Some(place.target.join(&place.profile).join("trommel"))
+        place.target.join(&place.profile).join("trommel")
     })
-    .as_deref()
 }
 
 fn build(place: &Place) -> String {

@@ -130,7 +130,8 @@ pub fn recorded_by(
     Counts::from_report(&text, Path::new(&argv[0]))
 }
 
-fn reported_by(
+/// The report of such a run, as text.
+pub fn reported_by(
     bin: &Path,
     argv: &[String],
     (mix, spec): (&str, &str),

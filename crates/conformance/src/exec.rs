@@ -19,6 +19,7 @@ use std::time::Duration;
 
 pub use crate::built::{cache_dir, trommel, workspace};
 use crate::built::{listing, once_a_run};
+use crate::not_tested::not_tested;
 use crate::wait;
 pub use crate::wait::children_cpu;
 
@@ -44,6 +45,15 @@ pub struct Outcome {
     pub signal: Option<i32>,
     /// True if the time limit ended it.
     pub timed_out: bool,
+}
+
+/// A way of `trommel run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Run {
+    /// Run with the options that people give.
+    Plain,
+    /// With a trace of whatever is executed twice, kept and optimised as far as may be.
+    Traced,
 }
 
 /// A command to run: program, arguments, working directory and standard input.
@@ -112,16 +122,17 @@ impl Job {
         self.run(&argv, limit)
     }
 
-    /// Requires that `trommel run`, as it is, and with traces of whatever is executed twice, kept and optimised as far
-    /// as may be, shows what a native run shows.
-    pub fn check_traced(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
+    /// Requires that `trommel run` shows what a native run shows, in each of these ways.
+    pub fn check_run(&self, trommel: &Path, ways: &[Run], limit: Duration) -> Result<(), String> {
         let given = std::env::var("TROMMEL_STRESS").unwrap_or_default();
-        let kept = ["--no-bail-out", "--opt", "aggressive"];
-        let ways = [
-            (given.clone(), &kept[..0]),
-            (format!("trace,{given}"), &kept),
-        ];
-        for (stress, options) in ways {
+        for way in ways {
+            let (stress, options) = match way {
+                Run::Plain => (given.clone(), &[][..]),
+                Run::Traced => (
+                    format!("trace,{given}"),
+                    &["--no-bail-out", "--opt", "aggressive"][..],
+                ),
+            };
             let mut job = self.clone();
             job.env
                 .push(("TROMMEL_STRESS".into(), stress.clone().into()));
@@ -213,15 +224,20 @@ impl Job {
         })
     }
 
-    /// Requires that a run under every mix, and in every way to count, shows what a native run shows. The error is the first difference.
-    pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
+    /// Requires that `record` with each of these kinds and compressors shows what a native run shows. The error is the
+    /// first difference.
+    pub fn check_recorded<'k>(
+        &self,
+        trommel: &Path,
+        ways: impl IntoIterator<Item = (&'k str, &'k str)>,
+        limit: Duration,
+    ) -> Result<(), String> {
         let native = self.native(limit).map_err(|e| format!("native: {e}"))?;
         if native.timed_out {
             return Err(format!("native run exceeded {limit:?}"));
         }
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
-        let exact = MIXES.map(|mix| (mix, "exact"));
-        for (mix, spec) in exact.into_iter().chain(COUNTED) {
+        for (mix, spec) in ways {
             let seen = self
                 .record_by(trommel, (mix, spec), &scratch.path("data"), limit * 10)
                 .map_err(|e| format!("{}: {e}", trommel.display()))?;
@@ -230,6 +246,12 @@ impl Job {
                 .map_err(|e| format!("record -e {mix} -c {spec}: {e}"))?;
         }
         Ok(())
+    }
+
+    /// [`check_recorded`](Self::check_recorded) under every mix, and in every way to count.
+    pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
+        let exact = MIXES.map(|mix| (mix, "exact"));
+        self.check_recorded(trommel, exact.into_iter().chain(COUNTED), limit)
     }
 }
 
@@ -354,7 +376,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
 /// Without a command to test.
 pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
     let native = output(Command::new(program[0]).args(&program[1..]))?;
-    let mut command = Command::new(trommel().expect("the command"));
+    let mut command = Command::new(trommel());
     command.arg("record").args(options).arg("-o").arg(data);
     let seen = output(command.arg("--").args(program))?;
     match native == seen {
@@ -370,9 +392,7 @@ pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(
 pub fn no_windows() -> Option<String> {
     let said = once_a_run("windows", || {
         let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
-        let done = Command::new(trommel().expect("the command"))
-            .args(words)
-            .output();
+        let done = Command::new(trommel()).args(words).output();
         let stderr = done.expect("the command runs").stderr;
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
         let line = stderr.lines().find(|l| l.contains("no windows"));
@@ -391,9 +411,18 @@ pub fn need_windows() {
         return;
     }
     if let Some(why) = no_windows() {
-        eprintln!("skipped: {why}");
+        not_tested(why);
         std::process::exit(0);
     }
+}
+
+/// Finds a program that `.ci/run` installs.
+///
+/// # Errors
+/// That it is not there, and what to do.
+pub fn required(name: &str) -> Result<PathBuf, String> {
+    which(name)
+        .ok_or_else(|| format!("{name} is not installed: the tests need it, see CONTRIBUTING.md"))
 }
 
 /// Finds a program on `PATH`.

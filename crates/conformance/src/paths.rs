@@ -17,7 +17,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use serde_json::Value;
 
 use crate::elf;
-use crate::stepper::{registers, traced};
+use crate::stepper::{OneProcessor, registers, run_to_entry, traced};
 
 /// (vaddr where it begins, which way it goes) → executions.
 pub type Paths = BTreeMap<(u64, u64), u64>;
@@ -95,6 +95,7 @@ struct Stepper {
 pub fn count(argv: &[String], limit: u64) -> io::Result<Paths> {
     let program = fs::canonicalize(&argv[0])?;
     let scratch = crate::exec::Scratch::new()?;
+    let _together = OneProcessor::pin()?;
     let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let result = step_all(pid, &program, limit);
@@ -109,6 +110,7 @@ fn step_all(pid: i32, program: &Path, limit: u64) -> io::Result<Paths> {
     let lost = || io::Error::other("the program is not in its own memory map");
     let bias = elf::bias(&maps, program).ok_or_else(lost)?;
     let image = elf::Image::read(program).ok_or_else(lost)?;
+    run_to_entry(pid, program, bias)?;
     let options = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
     // SAFETY: a ptrace request on our stopped child, with no memory of ours.
     if unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::c_long::from(options)) } != 0 {

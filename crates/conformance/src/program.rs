@@ -31,6 +31,8 @@ pub struct Variant {
     pub needs: Vec<String>,
     /// Argument lists to run it with.
     pub runs: Vec<Vec<String>>,
+    /// True for the first of its program's builds.
+    pub first: bool,
 }
 
 /// Every variant of every program, sorted by name.
@@ -79,7 +81,8 @@ fn variants(source: &Path) -> Vec<Variant> {
     };
     build
         .split('|')
-        .map(|flags| Variant {
+        .enumerate()
+        .map(|(n, flags)| Variant {
             name: format!(
                 "{stem}@{}",
                 flags.split_whitespace().collect::<Vec<_>>().join("")
@@ -89,6 +92,7 @@ fn variants(source: &Path) -> Vec<Variant> {
             shared: all("shared").first().map(|f| source.with_file_name(f)),
             needs: all("needs").iter().flat_map(words).collect(),
             runs: runs.clone(),
+            first: n == 0,
         })
         .collect()
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::built::{listing, trommel};
+use crate::not_tested::VARIABLE;
 
 /// Runs this test again with fixed addresses and a small environment, so that loaded values, and
 /// loops over the environment, are the same in every run.
@@ -19,6 +20,7 @@ pub fn settle() {
         "HOME",
         "TMPDIR",
         "TROMMEL_STRESS",
+        VARIABLE,
         "RUSTUP_HOME",
         "CARGO_HOME",
     ];
@@ -28,7 +30,7 @@ pub fn settle() {
         .args(std::env::args_os().skip(1))
         .env_clear()
         .envs(kept.iter().filter_map(|k| Some((k, std::env::var_os(k)?))))
-        .envs(bin.map(|bin| ("TROMMEL_BIN", bin)))
+        .env("TROMMEL_BIN", bin)
         .envs(steady())
         .env(SETTLED, "1")
         .status()

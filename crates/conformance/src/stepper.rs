@@ -1,14 +1,14 @@
 //! An exact and slow oracle: single-steps a program by `ptrace` and counts its events.
 //!
-//! Every instruction of every module is stepped (about 10 µs each), those of the main executable
-//! are counted by the definitions of DESIGN.md. Before a step the instruction is read from memory
+//! Every instruction of every module is stepped (about 10 µs each) from the program's entry on, those of the main executable
+//! are counted by the definitions of docs/events.md. Before a step the instruction is read from memory
 //! as it is *now*, so changed code is seen; what it loads is read before it runs, from the address
 //! that the registers give.
 //!
-//! Readings of the contract where it leaves room, applied here and to be kept in step with
+//! Readings of the definitions where they leave room, applied here and to be kept in step with
 //! `docs/events.md`: a load is an instruction with exactly one memory operand that is read and not
 //! written, and which writes a register other than the stack pointer and flags; so `lods` counts,
-//! `cmpxchg`, `xadd` and `xchg` with memory count only as the contract says (xchg and xadd do,
+//! `cmpxchg`, `xadd` and `xchg` with memory count only as the definition says (xchg and xadd do,
 //! cmpxchg does not), x87 loads count, gathers, masked accesses, `rep` moves and state restores do not.
 //!
 //! Threads and children are not followed; a signal is passed on.
@@ -35,12 +35,55 @@ use crate::elf;
 pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
     let program = fs::canonicalize(argv[0].as_ref())?;
     let scratch = crate::exec::Scratch::new()?;
+    let _together = OneProcessor::pin()?;
     let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let result = Stepper::new(pid, &program).and_then(|mut s| s.run(limit).map(|()| s.counts));
     let _ = child.kill();
     let _ = child.wait();
     result
+}
+
+/// Keeps the calling thread, and what it starts, on the processor that it is on. The stepper and the stepped take turns, and
+/// to wake the other one up takes several times as long where it is on another processor.
+pub(crate) struct OneProcessor {
+    before: libc::cpu_set_t,
+}
+
+impl OneProcessor {
+    /// Pins the calling thread, until this is dropped.
+    pub(crate) fn pin() -> io::Result<Self> {
+        const SIZE: usize = size_of::<libc::cpu_set_t>();
+        // SAFETY: a set is bits, and may be all zero.
+        let (mut before, mut one): (libc::cpu_set_t, libc::cpu_set_t) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: writes a set of the size said, which lives here.
+        if unsafe { libc::sched_getaffinity(0, SIZE, &raw mut before) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: no memory of ours.
+        let here = unsafe { libc::sched_getcpu() };
+        let here = usize::try_from(here).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: sets a bit of a set that lives here; a number beyond its end sets none.
+        unsafe { libc::CPU_SET(here, &mut one) };
+        Self::set(&one)?;
+        Ok(Self { before })
+    }
+
+    fn set(to: &libc::cpu_set_t) -> io::Result<()> {
+        // SAFETY: reads a set of the size said, which lives here.
+        match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), to) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        // Else the thread stays where it is: slower, and as right.
+        let _ = Self::set(&self.before);
+    }
 }
 
 /// Starts a program that stops at its first instruction.
@@ -69,6 +112,7 @@ pub(crate) fn traced<S: AsRef<OsStr>>(
 /// to `start`, handlers of signals included. Repetitions of one instruction count once.
 pub fn turn<S: AsRef<OsStr>>(argv: &[S], start: u64, limit: u64) -> io::Result<Vec<u64>> {
     let scratch = crate::exec::Scratch::new()?;
+    let _together = OneProcessor::pin()?;
     let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let result = walk(pid, start, limit);
@@ -137,6 +181,7 @@ impl Stepper {
             .collect();
         let low = ranges.iter().map(|r| r.0).min().ok_or_else(lost)?;
         let high = ranges.iter().map(|r| r.1).max().ok_or_else(lost)?;
+        run_to_entry(pid, program, bias)?;
         Ok(Self {
             pid,
             memory: File::open(format!("/proc/{pid}/mem"))?,
@@ -222,6 +267,39 @@ impl Stepper {
         if let Some(value) = value {
             *self.counts.values.entry((at, value)).or_default() += 1;
         }
+    }
+}
+
+/// Lets a program that has not executed anything run to its own first instruction, unstepped: the dynamic linker is most of what a
+/// short program executes, and executes nothing of the program's file but the resolvers of indirect functions.
+pub(crate) fn run_to_entry(pid: i32, program: &Path, bias: u64) -> io::Result<()> {
+    const BREAKPOINT: [u8; 1] = [0xcc];
+    let mut word = [0; 8];
+    File::open(program)?.read_exact_at(&mut word, 24)?;
+    let entry = u64::from_le_bytes(word).wrapping_add(bias);
+    let memory = format!("/proc/{pid}/mem");
+    let memory = File::options().read(true).write(true).open(memory)?;
+    if registers(pid)?.rip == entry {
+        return Ok(());
+    }
+    let mut before = [0];
+    memory.read_exact_at(&mut before, entry)?;
+    memory.write_all_at(&BREAKPOINT, entry)?;
+    // SAFETY: a ptrace request on our stopped child, with no memory of ours.
+    if unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let stop = wait(pid)?;
+    let mut regs = registers(pid)?;
+    if stop != Some(libc::SIGTRAP) || regs.rip != entry + 1 {
+        return Err(io::Error::other("the program did not come to its entry"));
+    }
+    memory.write_all_at(&before, entry)?;
+    regs.rip = entry;
+    // SAFETY: the kernel reads a struct that lives here.
+    match unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0, &raw const regs) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

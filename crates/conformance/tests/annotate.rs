@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Job, Scratch, output, trommel, which};
+use trommel_conformance::exec::{Job, Scratch, output, required, trommel};
 use trommel_conformance::{callgrind, program, settled};
 
 fn main() {
@@ -73,14 +73,9 @@ struct Both {
 }
 
 impl Both {
-    /// `None`: there is no such program, or no valgrind, here.
-    fn of(words: &[&str], mix: &str, by_chance: bool) -> Result<Option<Self>, String> {
-        let found = which(words[0]).and_then(|p| fs::canonicalize(p).ok());
-        let (Some(program), Some(bin), true) = (found, trommel(), which("valgrind").is_some())
-        else {
-            eprintln!("skipped {}: it, or valgrind, is not here", words[0]);
-            return Ok(None);
-        };
+    fn of(words: &[&str], mix: &str, by_chance: bool) -> Result<Self, String> {
+        required("valgrind")?;
+        let program = fs::canonicalize(required(words[0])?).map_err(|e| e.to_string())?;
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let input = scratch.path("input");
         fs::write(&input, settled::sample()).map_err(|e| e.to_string())?;
@@ -102,23 +97,23 @@ impl Both {
         let mut job = Job::new(argv, scratch.dir());
         job.env = callgrind::added_environment(scratch.dir())?;
         let run = job
-            .record_by(bin, (mix, "exact"), &data, Duration::from_secs(120))
+            .record_by(trommel(), (mix, "exact"), &data, Duration::from_secs(120))
             .map_err(|e| e.to_string())?;
         if run.code != Some(0) {
             return Err(format!("record ended with {run:?}"));
         }
-        Ok(Some(Self {
+        Ok(Self {
             _scratch: scratch,
             data,
             program,
             expected,
             chance,
-        }))
+        })
     }
 
     /// Returns what `trommel annotate` says of a function, or what it says in place of that.
     fn annotated(&self, function: &str) -> Result<Result<Value, String>, String> {
-        let done = Command::new(trommel().ok_or("no trommel")?)
+        let done = Command::new(trommel())
             .args(["annotate", "--json", "--top", "1"])
             .arg(&self.data)
             .arg(function)
@@ -168,9 +163,7 @@ impl Both {
 }
 
 fn all_code(words: &[&str], mix: &str, least: usize) -> Result<(), String> {
-    let Some(both) = Both::of(words, mix, false)? else {
-        return Ok(());
-    };
+    let both = Both::of(words, mix, false)?;
     let text = text_of(&both.program)?;
     let module = both.program.file_name().ok_or("no name")?.to_string_lossy();
     let whole = format!("{module}:{:#x}-{:#x}", text.start, text.end);
@@ -186,7 +179,7 @@ fn all_code(words: &[&str], mix: &str, least: usize) -> Result<(), String> {
         ));
     }
     // The same in pieces, of each of which only its own branches are known, and what leads to it.
-    let report = Command::new(trommel().ok_or("no trommel")?)
+    let report = Command::new(trommel())
         .args(["report", "--json", "-e", "call"])
         .arg(&both.data)
         .output()
@@ -224,9 +217,7 @@ fn vaddr(place: &Value) -> u64 {
 }
 
 fn by_name(words: &[&str], by_chance: bool) -> Result<(), String> {
-    let Some(both) = Both::of(words, "edge,call", by_chance)? else {
-        return Ok(());
-    };
+    let both = Both::of(words, "edge,call", by_chance)?;
     let text = text_of(&both.program)?;
     let path = both.program.to_string_lossy();
     let mut names = BTreeMap::new();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, no_windows, trommel, which, workspace};
+use trommel_conformance::not_tested::not_tested;
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -27,6 +28,39 @@ const CASES: [Case; 8] = [
     ("vectors", "", &["{}"]),
 ];
 
+/// A way to observe.
+struct Way {
+    options: &'static [&'static str],
+    /// Seconds for which a program is attached to.
+    duration: &'static str,
+    /// Stress options.
+    stress: &'static str,
+    /// Times that a program is attached to, as a part of the usual number.
+    part: u32,
+}
+
+const SHORT: Way = Way {
+    options: &[],
+    duration: "0.05",
+    stress: "",
+    part: 1,
+};
+const WITHIN_A_BUDGET: Way = Way {
+    options: &["--budget", "10"],
+    ..SHORT
+};
+const AT_A_RATE: Way = Way {
+    options: &["--rate", "400"],
+    ..SHORT
+};
+/// Bursts that begin and end at random, some hundred times in a second.
+const IN_BURSTS: Way = Way {
+    options: &["--budget", "20", "--bursts"],
+    duration: "0.4",
+    stress: "bursts=1500",
+    part: 3,
+};
+
 fn main() {
     trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
@@ -34,32 +68,50 @@ fn main() {
     for (name, flags, words) in CASES {
         let label = format!("{name}{flags} {}", words[1..].join(" "));
         trials.push(Trial::test(label, move || {
-            Ok(cycles(name, flags, words, &[])?)
+            Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
     for n in [0, 1, 5, 7] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {
-            Ok(cycles(name, flags, words, &["--budget", "10"])?)
+            Ok(cycles(name, flags, words, &WITHIN_A_BUDGET)?)
+        }));
+        let label = format!("{name}{flags} {} in bursts", words[1..].join(" "));
+        trials.push(Trial::test(label, move || {
+            Ok(cycles(name, flags, words, &IN_BURSTS)?)
         }));
     }
     trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
+    trials.push(Trial::test("counts of bursts", || Ok(burst_counts()?)));
+    trials.push(Trial::test("bursts of other kinds", || Ok(other_kinds()?)));
     trials.push(Trial::test("the command killed at any moment", || {
-        Ok(killed()?)
+        Ok(killed(&SHORT)?)
     }));
+    trials.push(Trial::test(
+        "the command killed at any moment in bursts",
+        || Ok(killed(&IN_BURSTS)?),
+    ));
     trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
     if which("redis-server").is_some() {
-        trials.push(Trial::test("a loaded redis-server", || Ok(redis(&[])?)));
+        trials.push(Trial::test("a loaded redis-server", || Ok(redis(&SHORT)?)));
+        trials.push(Trial::test("a loaded redis-server in bursts", || {
+            Ok(redis(&IN_BURSTS)?)
+        }));
         if no_windows().is_none() {
-            let within = &["--rate", "400"];
             trials.push(Trial::test("a loaded redis-server within a budget", || {
-                Ok(redis(within)?)
+                Ok(redis(&AT_A_RATE)?)
             }));
         }
     }
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
+    trials.push(Trial::test("dispatched system calls", || Ok(dispatched()?)));
+    trials.push(Trial::test("limits", || Ok(limited()?)));
+    trials.push(Trial::test("limits without a descriptor", || {
+        Ok(without_descriptor()?)
+    }));
+    trials.push(Trial::test("a command that takes over", || Ok(replaced()?)));
     libtest_mimic::run(&args, trials).exit();
 }
 
@@ -135,7 +187,7 @@ impl Running {
         let named = |l: &&str| {
             l.split_whitespace().count() > 5 && !l.ends_with("[heap]") && !l.ends_with("[stack]")
         };
-        let own = |l: &&str| l.starts_with("1b0") || l.contains("rwxp") || l.contains("trommel");
+        let own = |l: &&str| l.starts_with("5500") || l.contains("rwxp") || l.contains("trommel");
         let maps = maps.lines().filter(|l| named(l) || own(l));
         let files = fs::read_dir(format!("/proc/{}/fd", self.pid())).map_err(text)?;
         let mut files: Vec<String> = files
@@ -168,9 +220,14 @@ impl Drop for Running {
 }
 
 fn record(scratch: &Scratch, args: &[&str]) -> Result<Output, String> {
-    let bin = trommel().ok_or("this workspace has no crates/cli: set TROMMEL_BIN")?;
+    record_by(scratch, &SHORT, args)
+}
+
+fn record_by(scratch: &Scratch, way: &Way, args: &[&str]) -> Result<Output, String> {
+    let bin = trommel();
     let mut command = Command::new(bin);
     command
+        .env("TROMMEL_STRESS", way.stress)
         .args(["record", "--quiet", "-e", "edge,call", "-o"])
         .arg(scratch.path("data"))
         .args(args);
@@ -191,8 +248,8 @@ fn number_of_cycles() -> u32 {
     number.ok().and_then(|n| n.parse().ok()).unwrap_or(8)
 }
 
-fn cycles(name: &str, flags: &str, words: &[&str], options: &[&str]) -> Result<(), String> {
-    let number = number_of_cycles();
+fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), String> {
+    let number = number_of_cycles().div_ceil(way.part);
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, name, flags)?;
     let seconds = (2 + number * 3 / 4).to_string();
@@ -206,8 +263,8 @@ fn cycles(name: &str, flags: &str, words: &[&str], options: &[&str]) -> Result<(
             break;
         }
         let pid = running.pid();
-        let shortly = ["-p", &pid, "--duration", "0.05"];
-        let output = record(&scratch, &[options, &shortly].concat())?;
+        let shortly = ["-p", &pid, "--duration", way.duration];
+        let output = record_by(&scratch, way, &[way.options, &shortly].concat())?;
         if running.is_there() {
             well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
             sizes.push(running.resident()?);
@@ -232,7 +289,7 @@ fn cycles(name: &str, flags: &str, words: &[&str], options: &[&str]) -> Result<(
 
 /// Counts of branches in function `work`, by line of the report.
 fn counts_of(scratch: &Scratch) -> Result<Vec<(String, u64)>, String> {
-    let bin = trommel().ok_or("no trommel")?;
+    let bin = trommel();
     let output = Command::new(bin)
         .args(["report", "--json"])
         .arg(scratch.path("data"))
@@ -258,7 +315,7 @@ fn counts() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, "counted", "")?;
     // All of it.
-    let bin = trommel().ok_or("no trommel")?;
+    let bin = trommel();
     let mut child = Command::new(bin)
         .args(["record", "--quiet", "-e", "edge,call", "-o"])
         .arg(scratch.path("data"))
@@ -314,6 +371,64 @@ fn counts() -> Result<(), String> {
     }
 }
 
+/// Counts of bursts have the proportions of the program's, and add up to about as many as there were.
+fn burst_counts() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "steady", "")?;
+    let mut running = Running::start(&program, &[])?;
+    let mut lines = BufReader::new(running.0.stdout.take().ok_or("no output")?);
+    let mut line = String::new();
+    lines.read_line(&mut line).map_err(text)?;
+    let pid = running.pid();
+    let mut recording = Command::new(trommel())
+        .args(["record", "--quiet", "--budget", "20", "--bursts", "-p"])
+        .args([&pid, "-o"])
+        .arg(scratch.path("data"))
+        .spawn()
+        .map_err(text)?;
+    while !running.file("maps")?.contains("memfd:trommel") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut stdin = running.0.stdin.take().ok_or("no input")?;
+    stdin.write_all(b"x").map_err(text)?;
+    line.clear();
+    lines.read_line(&mut line).map_err(text)?;
+    running.0.wait().map_err(text)?;
+    if !recording.wait().map_err(text)?.success() {
+        return Err("it was not recorded".to_owned());
+    }
+    let turns: f64 = line.trim().parse().map_err(text)?;
+    let counts = counts_of(&scratch)?;
+    let largest = counts.iter().map(|c| c.1).max().unwrap_or(0) as f64;
+    if !(0.4..2.5).contains(&(largest / turns)) {
+        return Err(format!("{counts:?} of {turns} turns"));
+    }
+    let parts: Vec<f64> = counts.iter().map(|c| c.1 as f64 / largest).collect();
+    let near = |part: f64| parts.iter().any(|p| (p / part - 1.0).abs() < 0.02);
+    match near(1.0 / 3.0) && near(2.0 / 3.0) {
+        true => Ok(()),
+        false => Err(format!("{counts:?}: no thirds")),
+    }
+}
+
+/// Other kinds are refused, with the way that samples them.
+fn other_kinds() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "sleepers", "")?;
+    let running = Running::start(&program, &["1", "1"].map(str::to_owned))?;
+    let output = Command::new(trommel())
+        .args(["record", "-e", "value", "--budget", "5", "--bursts", "-p"])
+        .args([&running.pid(), "-o"])
+        .arg(scratch.path("data"))
+        .output()
+        .map_err(text)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match !output.status.success() && said.contains("leave it out to sample `value` in windows") {
+        true => running.output().map(drop),
+        false => Err(said.into_owned()),
+    }
+}
+
 /// A client that checks every answer, until it is told to stop. How many requests it made.
 fn client(socket: &Path, number: usize, stop: &AtomicBool) -> Result<u64, String> {
     let mut to = UnixStream::connect(socket).map_err(text)?;
@@ -342,8 +457,7 @@ fn client(socket: &Path, number: usize, stop: &AtomicBool) -> Result<u64, String
     Ok(requests)
 }
 
-/// `options` are of each `record`.
-fn redis(options: &[&str]) -> Result<(), String> {
+fn redis(way: &Way) -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let socket = scratch.path("socket");
     let words = [
@@ -381,10 +495,11 @@ fn redis(options: &[&str]) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(200));
         let attached = (|| {
             let before = (server.traces()?, server.mappings()?);
-            for cycle in 1..=number_of_cycles() {
+            for cycle in 1..=number_of_cycles().div_ceil(way.part) {
                 let pid = server.pid();
-                let all = [options, &["-p", &pid, "--duration", "0.05"]].concat();
-                let output = record(&scratch, &all)?;
+                let shortly = ["-p", &pid, "--duration", way.duration];
+                let all = [way.options, &shortly].concat();
+                let output = record_by(&scratch, way, &all)?;
                 well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
                 if server.file("maps")?.contains("trommel") || !server.file("timers")?.is_empty() {
                     return Err(format!("cycle {cycle}: something is left"));
@@ -427,8 +542,8 @@ fn signal(pid: &str, name: &str) -> Result<(), String> {
     status.map(|_| ()).map_err(text)
 }
 
-fn killed() -> Result<(), String> {
-    let bin = trommel().ok_or("no trommel")?;
+fn killed(way: &Way) -> Result<(), String> {
+    let bin = trommel();
     let scratch = Scratch::new().map_err(text)?;
     for (name, args) in [("threads", ["6", "2", "1"]), ("sleepers", ["6", "2", ""])] {
         let program = build(&scratch, name, "")?;
@@ -436,17 +551,10 @@ fn killed() -> Result<(), String> {
         let before = running.traces()?;
         for moment in 0..40_u64 {
             let mut command = Command::new(bin)
-                .args([
-                    "record",
-                    "--quiet",
-                    "-e",
-                    "edge,call",
-                    "--duration",
-                    "0.03",
-                    "-p",
-                    &running.pid(),
-                    "-o",
-                ])
+                .env("TROMMEL_STRESS", way.stress)
+                .args(["record", "--quiet", "-e", "edge,call", "--duration", "0.03"])
+                .args(way.options)
+                .args(["-p", &running.pid(), "-o"])
                 .arg(scratch.path("data"))
                 .stderr(Stdio::null())
                 .spawn()
@@ -474,7 +582,7 @@ fn killed() -> Result<(), String> {
 }
 
 fn interrupted() -> Result<(), String> {
-    let bin = trommel().ok_or("no trommel")?;
+    let bin = trommel();
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, "threads", "")?;
     let running = Running::start(&program, &["2", "2", "0"].map(str::to_owned))?;
@@ -539,7 +647,7 @@ fn refusals() -> Result<(), String> {
     std::thread::sleep(Duration::from_millis(100));
     refused(&pid, "it is stopped")?;
     signal(&pid, "CONT")?;
-    let bin = trommel().ok_or("no trommel")?;
+    let bin = trommel();
     let mut other = Command::new(bin)
         .args(["record", "--quiet", "-p", &pid, "--duration", "3", "-o"])
         .arg(scratch.path("other"))
@@ -565,12 +673,27 @@ fn refusals() -> Result<(), String> {
     Ok(())
 }
 
-/// A program that has filters of its own is refused; one with those that its container gives to all, us too, is not.
+/// Returns whether we may read filters of others.
+fn reads_filters() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let effective = u64::from_str_radix(&field("CapEff:"), 16).unwrap_or(0);
+    effective >> SYS_ADMIN & 1 == 1 && field("Seccomp:") == "0"
+}
+
+/// A program whose filters allow what the runtime needs is attached to, as far as they can be read; one that refuses some of it
+/// is refused. Filters that a container gives to all, us too, do not count.
 fn filters() -> Result<(), String> {
+    const REFUSED: &str = "restricted its";
+    const READV: &str = "process_vm_readv";
     let scratch = Scratch::new().map_err(text)?;
     build(&scratch, "filtered", "")?;
     build(&scratch, "threads", "")?;
-    let bin = trommel().ok_or("no trommel")?;
+    let bin = trommel();
     let script = |before: &str| {
         format!(
             "{before} ./threads 20 1 0 > /dev/null & p=$!; sleep 0.3; \
@@ -580,18 +703,143 @@ fn filters() -> Result<(), String> {
     };
     let run = |command: &mut Command| command.current_dir(scratch.dir()).output().map_err(text);
     let filtered = scratch.path("filtered");
-    well(&run(Command::new(&filtered).args([
-        "bash",
-        "-c",
-        &script(""),
-    ]))?)?;
-    let alone = run(Command::new("bash").args(["-c", &script("./filtered")]))?;
-    let twice = run(Command::new(&filtered).args(["bash", "-c", &script("./filtered")]))?;
-    for output in [alone, twice] {
+    let inside = |script: &str| run(Command::new(&filtered).args(["bash", "-c", script]));
+    let outside = |script: &str| run(Command::new("bash").args(["-c", script]));
+    well(&inside(&script(""))?)?;
+    let refused = |output: &Output, words: &str| {
         let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() || !said.contains("restricted its own system calls") {
-            return Err(format!("not refused: {}: {said}", output.status));
+        match !output.status.success() && said.contains(words) {
+            true => Ok(()),
+            false => Err(format!("`{words}` expected: {}: {said}", output.status)),
+        }
+    };
+    refused(&inside(&script("./filtered"))?, REFUSED)?;
+    let alone = outside(&script("./filtered"))?;
+    let narrow = outside(&script("./filtered -310"))?;
+    if !reads_filters() {
+        refused(&alone, REFUSED)?;
+        return refused(&narrow, REFUSED);
+    }
+    well(&alone)?;
+    refused(&narrow, READV)
+}
+
+/// A program whose system calls are dispatched to itself is refused, and goes on.
+fn dispatched() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "dispatched", "")?;
+    let running = Running::start(&program, &[])?;
+    let output = record(&scratch, &["-p", &running.pid()])?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() || !said.contains("dispatched to itself") {
+        return Err(format!("not refused: {}: {said}", output.status));
+    }
+    match running.output()?.trim() {
+        "good" => Ok(()),
+        other => Err(format!("the program has noticed: {other}")),
+    }
+}
+
+/// Limits that leave no room, for memory or descriptors: the process is attached to, and has the same limits afterwards.
+fn limited() -> Result<(), String> {
+    // It may have to be built, for longer than the program runs.
+    let _ = trommel();
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    for limit in [
+        "--nofile=1:1024",
+        "--nofile=4:1024",
+        "--as=1000000000:",
+        "--data=500000000:",
+    ] {
+        let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
+        let pid = running.pid();
+        let set = Command::new("prlimit")
+            .args(["--pid", &pid, limit])
+            .status();
+        if !set.map_err(text)?.success() {
+            return Err(format!("no {limit}"));
+        }
+        let before = (running.file("limits")?, running.traces()?);
+        for options in [
+            &["--duration", "0.2"][..],
+            &["--duration", "0.2", "--budget", "5"],
+        ] {
+            well(&record(&scratch, &[options, &["-p", &pid]].concat())?)?;
+            if (running.file("limits")?, running.traces()?) != before {
+                return Err(format!("{limit}: changed: {}", running.file("limits")?));
+            }
         }
     }
     Ok(())
+}
+
+/// A process that has all descriptors that it may ever have is refused with the reason, unless the command may raise its limit.
+fn without_descriptor() -> Result<(), String> {
+    const SYS_RESOURCE: u32 = 24;
+    // It may have to be built, for longer than the program runs.
+    let _ = trommel();
+    let status = std::fs::read_to_string("/proc/self/status").map_err(text)?;
+    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.unwrap_or("0").trim(), 16).map_err(text)?;
+    if effective >> SYS_RESOURCE & 1 != 0 {
+        not_tested(format_args!("no descriptor: this user may raise limits"));
+        return Ok(());
+    }
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
+    let pid = running.pid();
+    let set = Command::new("prlimit")
+        .args(["--pid", &pid, "--nofile=1:1"])
+        .status();
+    if !set.map_err(text)?.success() {
+        return Err("no limit".to_owned());
+    }
+    let before = (running.file("limits")?, running.traces()?);
+    let done = record(&scratch, &["--duration", "0.2", "-p", &pid])?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.success() || !said.contains("as many descriptors as it may") {
+        return Err(format!("not refused: {}: {said}", done.status));
+    }
+    match (running.file("limits")?, running.traces()?) == before {
+        true => Ok(()),
+        false => Err(format!("changed: {}", running.file("limits")?)),
+    }
+}
+
+/// The command is killed in the middle of a session, and another is started at once.
+fn replaced() -> Result<(), String> {
+    const TIMES: usize = 10;
+    let bin = trommel();
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let mut running = Running::start(&program, &["60", "2", "0"].map(str::to_owned))?;
+    let before = running.traces()?;
+    for options in [&["--budget", "5"][..], &["--rate", "2000"], &[]] {
+        for n in 0..TIMES {
+            let mut first = Command::new(bin)
+                .args(["record", "--quiet", "-e", "edge,call", "-p", &running.pid()])
+                .args(options)
+                .arg("-o")
+                .arg(scratch.path("killed"))
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(text)?;
+            std::thread::sleep(Duration::from_millis(150));
+            first.kill().map_err(text)?;
+            let pid = running.pid();
+            let args = [&["--duration", "0.05", "-p", &pid], options].concat();
+            let second = record(&scratch, &args)?;
+            first.wait().map_err(text)?;
+            if !running.is_there() {
+                return Err(format!("{options:?}: the program has ended at time {n}"));
+            }
+            well(&second)?;
+        }
+    }
+    match running.traces()? == before {
+        true => Ok(()),
+        false => Err("something is left".to_owned()),
+    }
 }

@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> Output {
 fn both(program: &Path, words: &[&str], trommel_args: &[&str]) -> [String; 3] {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let native = run(Command::new(program).args(words));
-    let mut command = Command::new(trommel().expect("the command"));
+    let mut command = Command::new(trommel());
     command
         .args(trommel_args)
         .arg("--")
@@ -66,7 +66,7 @@ fn what_happens_between_stop_and_start_is_not_counted() {
         told.contains("it stopped the collection of events itself"),
         "{told}"
     );
-    let mut report = Command::new(trommel().expect("the command"));
+    let mut report = Command::new(trommel());
     let report = run(report.args(["report", "--json", &data]));
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
     let calls = report["calls"].as_array().expect("a list");
@@ -127,7 +127,7 @@ fn a_rust_program_is_heard() {
     assert_eq!(trommel_aware::present(), None);
     assert_eq!(trommel_aware::counts(&mut counts), Answer::Absent);
     assert_eq!(trommel_aware::hot(bytes), Answer::Absent);
-    let mut command = Command::new(trommel().expect("the command"));
+    let mut command = Command::new(trommel());
     command.args(["run", "--no-bail-out", "--"]);
     command.arg(std::env::current_exe().expect("this test"));
     run(command.args(["--exact", name]).env(INNER, "1"));

@@ -25,7 +25,7 @@ fn main() {
             Ok(branches()?)
         }),
         Trial::test("no system call is interrupted", || Ok(waits()?)),
-        Trial::test("timers leave nothing behind", || Ok(timers()?)),
+        Trial::test("timers leave nothing", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
         Trial::test("executed programs are seen", || Ok(executes()?)),
         Trial::test("executed programs that cannot be are told", || {
@@ -38,7 +38,7 @@ fn main() {
 }
 
 fn bin() -> &'static Path {
-    trommel().expect("the command")
+    trommel()
 }
 
 /// A program of `tests/budget`.

@@ -69,7 +69,7 @@ fn main() {
 }
 
 fn bin() -> &'static Path {
-    trommel().expect("the command")
+    trommel()
 }
 
 fn text(error: impl ToString) -> String {
@@ -235,7 +235,7 @@ fn added() -> Result<(), String> {
 fn overflow() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
-    let program = program::built("tests/budget/crowd.c", "crowd", &["-O2", "-g"])?;
+    let program = program::built("tests/budget/places.c", "places", &["-O2", "-g"])?;
     let program = program.to_string_lossy();
     let options = ["--by-caller", "--rate", "8000", "--window", "100"];
     record_alike(&options, &[&program, "60000000"], &data)?;

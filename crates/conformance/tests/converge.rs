@@ -25,13 +25,13 @@ fn built() -> PathBuf {
 fn record(options: &[&str], stress: &str, arguments: &[&str]) -> (Value, Output) {
     let scratch = Scratch::new().expect("a directory");
     let data = scratch.path("data");
-    let mut run = Command::new(trommel().expect("the command"));
+    let mut run = Command::new(trommel());
     run.env("TROMMEL_STRESS", stress);
     run.arg("record").arg("-o").arg(&data).args(options);
     let done = run.arg("--").arg(built()).args(arguments).output();
     let done = done.expect("it runs");
     assert!(done.status.success(), "{options:?}: {done:?}");
-    let mut report = Command::new(trommel().expect("the command"));
+    let mut report = Command::new(trommel());
     let report = report.args(["report", "--json", "--top", "300"]).arg(&data);
     let report = output(report).expect("a report");
     (serde_json::from_str(&report).expect("JSON"), done)
@@ -279,7 +279,7 @@ fn what_cannot_be_filtered_is_refused_with_what_to_do() {
         (&["--budget", "1"], "cannot be used with"),
         (&["--converge=90"], "from 0.1 to 50"),
     ] {
-        let mut run = Command::new(trommel().expect("the command"));
+        let mut run = Command::new(trommel());
         if !options[0].starts_with("--converge") {
             run.args(["record", "--converge", "-o", "/dev/null"]);
         } else {

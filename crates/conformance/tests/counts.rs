@@ -2,6 +2,7 @@
 //!
 //! * `stepper …`: our own small programs, single-stepped; edges, calls and loaded values.
 //! * `callgrind …`: real programs and two of our own; edges and calls.
+//! * `functions …`: what each function executed, of the same programs, against callgrind.
 //! * `threads …`: a program's threads against the same work in one thread, and against callgrind.
 //! * `counters …`: paths, and events by a sampler, counted in generated code against records of them, in the same
 //!   program, with code dropped, cut up and moved.
@@ -14,9 +15,11 @@ use std::path::Path;
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::counts::{Counts, compare, compare_transfers, recorded_by, recorded_once};
+use trommel_conformance::counts::{
+    Counts, compare, compare_transfers, recorded_by, recorded_once, reported_by,
+};
 use trommel_conformance::elf::Image;
-use trommel_conformance::exec::{Scratch, trommel, which};
+use trommel_conformance::exec::{Scratch, required, trommel};
 use trommel_conformance::{callgrind, program, settled, stepper};
 
 /// Programs whose counts are compared: no threads, signals or unwinding, and deterministic.
@@ -29,6 +32,17 @@ const SMALL: [&str; 8] = [
     "jump_tables@-O2",
     "redzone_leaf@-O2-static",
     "return_tricks@-O2-static",
+];
+
+/// Programs whose functions are compared: their calls return, as is assumed.
+const FUNCTIONS: [&str; 7] = [
+    "branches_small@-O2-no-pie",
+    "branches_small@-O2",
+    "call_forms@-O2",
+    "flags_adc_chain@-O2",
+    "jump_tables@-O2",
+    "redzone_leaf@-O2",
+    "threads_counts@-O2-pthread",
 ];
 
 fn main() {
@@ -67,6 +81,21 @@ fn main() {
     ] {
         trials.push(Trial::test(format!("callgrind {name}"), move || {
             Ok(by_callgrind(&words)?)
+        }));
+    }
+    for name in FUNCTIONS {
+        trials.push(Trial::test(format!("functions {name}"), move || {
+            let program = program::named(name)?;
+            Ok(functions(&[program.to_string_lossy().as_ref()])?)
+        }));
+    }
+    for (name, words) in [
+        ("gzip", vec!["gzip", "-9", "-c", "INPUT"]),
+        ("bzip2", vec!["bzip2", "-c", "INPUT"]),
+        ("perl", vec!["perl", "-e", program::PERL]),
+    ] {
+        trials.push(Trial::test(format!("functions {name}"), move || {
+            Ok(functions(&words)?)
         }));
     }
     for name in [
@@ -191,10 +220,7 @@ fn by_stepper(name: &str) -> Result<(), String> {
     if expected.branches.is_empty() {
         return Err("the stepper counted nothing".into());
     }
-    let Some(bin) = trommel() else {
-        eprintln!("skipped {name} under trommel: this workspace has no crates/cli yet");
-        return Ok(());
-    };
+    let bin = trommel();
     let argv = [path.to_string_lossy().into_owned()];
     let got = recorded(bin, &argv, "edge,call,value", Vec::new(), Path::new("/"))?;
     same(&expected, &got)?;
@@ -247,9 +273,7 @@ fn threads(name: &str) -> Result<(), String> {
     let mut words = line.ok_or("no function part")?.split(' ');
     let start = hex(words.next().unwrap_or(""))?;
     let end = start + hex(words.next().unwrap_or(""))?;
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     // Without values paths are counted where they are executed.
     for mix in ["edge,call,value", "edge,call"] {
         threads_with(bin, &program, start..end, mix).map_err(|e| format!("{mix}: {e}"))?;
@@ -339,9 +363,7 @@ fn command(name: &str, argument: &str, stress: &str) -> Result<(Vec<String>, Opt
 
 /// Compares counts made in generated code with those of records.
 fn counters(name: &str, argument: &str, stress: &str) -> Result<(), String> {
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let (argv, code) = command(name, argument, stress)?;
     let expected = recorded_once(bin, &argv, ("edge,call", "exact"), "events", code)?;
     if expected.branches.is_empty() && expected.calls.is_empty() {
@@ -355,9 +377,7 @@ fn counters(name: &str, argument: &str, stress: &str) -> Result<(), String> {
 /// Compares what a sampler in generated code reports with what it makes of the events that would have been recorded. One that
 /// reports every event reports what was executed.
 fn sampled(name: &str, argument: &str, stress: &str) -> Result<(), String> {
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let (argv, code) = command(name, argument, stress)?;
     let run = |spec: &str| {
         let env = vec![("TROMMEL_STRESS".into(), stress.into())];
@@ -377,32 +397,45 @@ fn sampled(name: &str, argument: &str, stress: &str) -> Result<(), String> {
     same(&some, &run(spec)?).map_err(|e| format!("{spec}: {e}"))
 }
 
-fn by_callgrind(words: &[&str]) -> Result<(), String> {
-    for tool in ["valgrind", words[0]] {
-        if which(tool).is_none() {
-            eprintln!("skipped {}: no {tool} here", words[0]);
-            return Ok(());
-        }
-    }
-    let by_chance = words[0].starts_with("lua") || words[0] == "perl";
-    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+/// A program, and its words, one of which may be an input.
+fn words_of(words: &[&str], scratch: &Scratch) -> Result<Vec<String>, String> {
     let input = scratch.path("input");
     fs::write(&input, settled::sample()).map_err(|e| e.to_string())?;
-    let program = which(words[0])
-        .and_then(|p| fs::canonicalize(p).ok())
-        .ok_or("no program")?;
+    let program = fs::canonicalize(required(words[0])?).map_err(|e| e.to_string())?;
     let mut argv = vec![program.to_string_lossy().into_owned()];
     argv.extend(words[1..].iter().map(|w| match *w {
         "INPUT" => input.to_string_lossy().into_owned(),
         w => w.to_owned(),
     }));
-    let Some(bin) = trommel() else {
-        eprintln!(
-            "skipped {} under trommel: this workspace has no crates/cli yet",
-            words[0]
-        );
-        return Ok(());
-    };
+    Ok(argv)
+}
+
+/// Self instructions of each function of a program against callgrind.
+fn functions(words: &[&str]) -> Result<(), String> {
+    required("valgrind")?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let argv = words_of(words, &scratch)?;
+    let main = Path::new(&argv[0]);
+    let image = Image::read(main).ok_or("not ELF")?;
+    let expected = callgrind::instructions(&argv, &[], scratch.dir())?;
+    let added = callgrind::added_environment(scratch.dir())?;
+    let how = ("edge,call", "exact");
+    let text = reported_by(trommel(), &argv, how, added, scratch.dir(), Some(0))?;
+    let got = trommel_conformance::functions::from_report(&text, main)?;
+    eprintln!(
+        "{}",
+        trommel_conformance::functions::compare(&image, &expected, &got)?
+    );
+    Ok(())
+}
+
+fn by_callgrind(words: &[&str]) -> Result<(), String> {
+    required("valgrind")?;
+    let by_chance = words[0].starts_with("lua") || words[0] == "perl";
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let argv = words_of(words, &scratch)?;
+    let program = Path::new(&argv[0]).to_owned();
+    let bin = trommel();
     let image = Image::read(&program).ok_or("not ELF")?;
     let once = || {
         let mut expected = callgrind::count(&argv, &[], scratch.dir())?;
@@ -466,10 +499,7 @@ fn without_chance(argv: &[String], expected: &mut Counts, got: &mut Counts) -> R
 }
 
 fn oracles(name: &str) -> Result<(), String> {
-    if which("valgrind").is_none() {
-        eprintln!("skipped {name}: no valgrind here");
-        return Ok(());
-    }
+    required("valgrind")?;
     let path = program::named(name)?;
     let image = Image::read(&path).ok_or("not ELF")?;
     let stepped = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, cache_dir, trommel, which, workspace};
+use trommel_compress::{Seeds, Spec};
+use trommel_conformance::exec::{Scratch, cache_dir, required, trommel, workspace};
 use trommel_conformance::program::compile;
+use trommel_profile::accuracy::{Estimates, PerKind};
+use trommel_tuple::{Events, Kind, ModuleId, Place, Tuple, Vaddr};
 
 fn bin() -> &'static Path {
-    trommel().expect("trommel is built")
+    trommel()
 }
 
 fn output(command: &mut Command) -> Vec<u8> {
@@ -33,10 +36,7 @@ fn edges_of_a_real_program_are_within_the_error_of_sampling() {
     const MOST: f64 = 6.0;
     /// Share of all executions by which the profile may be off: a few hundred places share 180 000 messages.
     const ERROR: f64 = 0.05;
-    let Some(gzip) = which("gzip") else {
-        eprintln!("skipped: no gzip");
-        return;
-    };
+    let gzip = required("gzip").expect("gzip");
     let scratch = Scratch::new().expect("directory");
     let (input, query) = (scratch.path("input"), scratch.path("edges.rpa"));
     // More than gzip's window, so that no repetition is one string.
@@ -184,4 +184,154 @@ fn each_store_is_delivered_once_and_in_order() {
         }
         assert!(sent.is_empty(), "{stress}: {sent:?}");
     }
+}
+
+/// Counts that are made in generated code: of threads, signal handlers and children, none is lost and none is made twice.
+#[test]
+fn counts_in_generated_code_are_exact() {
+    const QUERY: &str = "tag 1 symbol store_reference;\n\
+        for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then count; count stop;";
+    let program = threads();
+    let scratch = Scratch::new().expect("directory");
+    let [query, data] = ["q.rpa", "data"].map(|name| scratch.path(name));
+    fs::write(&query, QUERY).expect("query");
+    for stress in ["", "delay=20", "evict=97,insns=3"] {
+        let mut command = Command::new(bin());
+        command.args(["record", "--quiet", "-q"]).arg(&query);
+        command.arg("-o").arg(&data).arg("--");
+        command.arg(&program).arg("20000");
+        command.env("TROMMEL_STRESS", stress).stdin(Stdio::null());
+        let said = String::from_utf8(output(&mut command)).expect("text");
+        let stored = said.lines().filter_map(|line| line.split_once(' '));
+        let stored = stored.map(|(_, n)| n.parse::<u64>().expect("number"));
+        let stored: Vec<u64> = stored.collect();
+        let all: u64 = stored.iter().sum();
+        // Every fifth is null.
+        let references: u64 = stored.iter().map(|n| n - n / 5).sum();
+        let report = report(&data);
+        let of = &report["queries"][0];
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let counted: Vec<u64> = (of["instructions"].as_array().expect("instructions").iter())
+            .map(|instruction| number(&instruction["counted"]))
+            .collect();
+        assert_eq!(counted, [references, all], "{stress}");
+        let seen = ["executed", "profiled", "filtered"].map(|name| number(&of[name]));
+        assert_eq!(seen, [all, all, 0], "{stress}");
+    }
+}
+
+/// A running process is asked, and goes on when it is not asked any more.
+#[test]
+fn a_running_process_is_asked() {
+    let scratch = Scratch::new().expect("directory");
+    let [query, data] = ["q.rpa", "data"].map(|name| scratch.path(name));
+    let text = "for opBRANCH * every 7 collect pc misc; send 1 or drop stop;\n\
+                for opLOAD * always collect pc; count stop;";
+    fs::write(&query, text).expect("query");
+    let mut shell = Command::new("sh");
+    let mut running = (shell.args(["-c", "while :; do :; done"]).spawn()).expect("a shell");
+    let mut record = Command::new(bin());
+    record.args(["record", "--quiet", "-q"]).arg(&query);
+    record.arg("-o").arg(&data).arg("-p");
+    output(
+        record
+            .arg(running.id().to_string())
+            .args(["--duration", "0.5"]),
+    );
+    assert!(running.try_wait().expect("its state").is_none(), "it ended");
+    running.kill().expect("killed");
+    running.wait().expect("waited for");
+    let report = report(&data);
+    let of = |query: usize, name: &str| report["queries"][query][name].as_u64();
+    assert!(
+        of(0, "sent") > Some(0) && of(1, "counted") > Some(0),
+        "{report}"
+    );
+    assert_eq!(of(1, "counted"), of(1, "executed"));
+}
+
+/// A word of a message in JSON, an address of code as its place.
+fn word(value: &Value) -> u64 {
+    let of = |name: &str| value[name].as_u64().expect("a number");
+    match value.as_u64() {
+        Some(number) => number,
+        None => Place::new(ModuleId(of("module") as u16), Vaddr(of("vaddr"))).word(),
+    }
+}
+
+/// A compressor makes of the messages of each queue what the same compressor makes of a stream of them.
+#[test]
+fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
+    const QUERY: &str = "for opBRANCH * every 3 collect pc misc res1;\n\
+        if misc bset 1 then send 1..2 stop; send 3 stop;";
+    let gzip = required("gzip").expect("gzip");
+    let scratch = Scratch::new().expect("directory");
+    let [query, data, messages] = ["q.rpa", "data", "messages"].map(|name| scratch.path(name));
+    fs::write(&query, QUERY).expect("query");
+    for (spec, tuple) in [
+        ("P7", "pc,res1"),
+        ("H[P16]256+A16", "res1"),
+        ("CR16", "misc,pc"),
+        ("T[16]128/2way/2bit", "pc"),
+        ("M4[1k,1%]512", "pc,misc"),
+        ("S12[1k,1%]192:E2", "pc,res1"),
+        ("D4+H[P4:phase]64", "pc,misc"),
+    ] {
+        if spec.parse::<Spec>().is_err() {
+            panic!("{spec}");
+        }
+        let mut command = Command::new(bin());
+        command.args(["record", "--quiet", "-c", spec, "--tuple", tuple, "-q"]);
+        command.arg(&query).arg("--messages").arg(&messages);
+        command.arg("-o").arg(&data).arg("--").arg(&gzip).arg("-c");
+        output(command.arg(workspace().join("docs/query.md")));
+        let report = report(&data);
+        // Queue, and the tuples that were sent there.
+        let mut sent: BTreeMap<u64, Vec<Tuple>> = BTreeMap::new();
+        for line in fs::read_to_string(&messages).expect("messages").lines() {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            let words = tuple.split(',').map(|name| word(&line["words"][name]));
+            let tuple = match words.collect::<Vec<_>>()[..] {
+                [place, value] => Tuple::new(Place::from_word(place), value),
+                [value] => Tuple::new(Place::from_word(0), value),
+                _ => panic!("{tuple}"),
+            };
+            let queue = line["queue"].as_u64().expect("a queue");
+            sent.entry(queue).or_default().push(tuple);
+        }
+        assert_eq!(sent.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        for (queue, tuples) in sent {
+            let expected = estimates(spec, &tuples, tuple.split(',').count());
+            let name = format!("{} of queue {queue}", spec.parse::<Spec>().expect(spec));
+            let services = report["services"].as_array().expect("services");
+            let table = services.iter().find(|service| service["name"] == name);
+            let table = table.expect(&name);
+            assert_eq!(table["messages"], tuples.len());
+            let mut rows: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
+            for row in table["rows"].as_array().expect("rows") {
+                let words = tuple.split(',').map(|name| word(&row[name])).collect();
+                rows.insert(words, row["count"].as_u64().expect("a count"));
+            }
+            assert!(!rows.is_empty(), "{name}");
+            assert_eq!(rows, expected, "{name}");
+        }
+    }
+}
+
+/// Estimated counts by the last `words` words of tuples.
+fn estimates(spec: &str, tuples: &[Tuple], words: usize) -> BTreeMap<Vec<u64>, u64> {
+    let spec: Spec = spec.parse().expect(spec);
+    let mut compressor = spec.build(Seeds::default());
+    let mut estimates = Estimates::new(&spec, Seeds::default());
+    compressor.events(Events::of_kind(Kind::Value, tuples), &mut estimates);
+    compressor.finish(&mut estimates);
+    let mut seen = PerKind::default();
+    seen[Kind::Value as usize] = tuples.len() as u64;
+    let profile = estimates.profile(&seen);
+    let counts = profile[&Kind::Value].counts.iter();
+    let rows = counts.flat_map(|(place, values)| {
+        let row = move |(value, n): &(u64, u64)| ([place.word(), *value][2 - words..].to_vec(), *n);
+        values.iter().map(row)
+    });
+    rows.collect()
 }

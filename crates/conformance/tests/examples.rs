@@ -4,12 +4,14 @@
 //! Each document's commands run in order in one directory that has what they name. Commands of
 //! `cargo` build or test this workspace; CI runs those itself, so they are only checked to exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
+use trommel_conformance::not_tested::not_tested;
 
 /// `cargo` and its words that documents may show.
 const CARGO: [&str; 29] = [
@@ -44,11 +46,17 @@ const CARGO: [&str; 29] = [
     "cargo bench -p trommel-runtime",
 ];
 
-/// `annotate` first: of what the stage has recorded.
-const COMMANDS: [&str; 14] = [
+/// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
+const COMMANDS: [&str; 21] = [
     "annotate",
-    "record",
     "report",
+    "diff",
+    "daemon",
+    "record",
+    "run",
+    "stat",
+    "top",
+    "export",
     "values",
     "latency",
     "replay",
@@ -60,6 +68,7 @@ const COMMANDS: [&str; 14] = [
     "query disasm",
     "query fmt",
     "doctor",
+    "lab",
 ];
 
 fn main() {
@@ -75,19 +84,46 @@ fn main() {
     }
     documents.sort();
     for name in documents.into_iter().filter(|name| name.ends_with(".md")) {
-        trials.push(Trial::test(name.clone(), move || Ok(document(&name)?)));
+        let nightly = NIGHTLY.contains(&&*name);
+        let trial = Trial::test(name.clone(), move || Ok(document(&name)?));
+        trials.push(trial.with_ignored_flag(nightly));
     }
     trials.push(Trial::test("paths in documents", || Ok(paths()?)));
-    trials.push(Trial::test("help", || Ok(help()?)));
+    for command in COMMANDS {
+        let name = format!("help {command}");
+        trials.push(Trial::test(name, move || Ok(help(command)?)));
+    }
     trials.push(Trial::test("completions and manual pages", || {
         Ok(generated()?)
     }));
     libtest_mimic::run(&args, trials).exit();
 }
 
-fn bin() -> Result<&'static Path, String> {
-    trommel().ok_or_else(|| "this workspace has no crates/cli: set TROMMEL_BIN".into())
-}
+/// Documents whose commands take more than a minute.
+const NIGHTLY: [&str; 1] = ["docs/lab.md"];
+
+/// Command that docs/lab.md runs too, for a minute or more.
+const IN_A_DOCUMENT: &str = "trommel lab all";
+
+/// Tools of LLVM whose plain names Debian gives to no version.
+const LLVM: &str = "/usr/lib/llvm-16/bin";
+
+/// Documents whose commands need tools that a machine may lack.
+const NEEDS: [(&str, &[&str]); 4] = [
+    (
+        "docs/bolt.md",
+        &["clang", "ld.lld", "llvm-bolt", "perf2bolt"],
+    ),
+    (
+        "docs/autofdo.md",
+        &["clang", "llvm-profgen", "llvm-profdata"],
+    ),
+    ("docs/pprof.md", &["go"]),
+    (
+        "docs/kcachegrind.md",
+        &["callgrind_annotate", "cg_annotate"],
+    ),
+];
 
 /// A directory with everything that examples name.
 fn stage() -> Result<Scratch, String> {
@@ -99,7 +135,10 @@ fn stage() -> Result<Scratch, String> {
         cc -o server server.c
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
+        trommel record --quiet -e context -o contexts.data -- ./app
         cp trommel.data other.data
+        cp trommel.data before.data
+        cp trommel.data after.data
         mkdir -p docs/lab
         trommel stream convert -e value app.tstream gcc.value.raw16.zst
         printf 'for opSTORE 1 always collect op1;\n    send 3 stop;\n' > stores.rpa
@@ -117,13 +156,26 @@ fn stage() -> Result<Scratch, String> {
 
 /// Makes the files that examples of databases name beside that: one, and a process that goes on.
 fn with_database(stage: &Scratch) -> Result<(), String> {
+    with_process(stage, "redis-server")?;
+    prepared(
+        stage,
+        "timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR --name redis-server || { kill $(cat PID); exit 1; }",
+    )
+}
+
+/// Starts a process that goes on, under a name of its own: a daemon attaches to all processes of a name.
+fn with_process(stage: &Scratch, name: &str) -> Result<(), String> {
     let script = r#"set -e
-        printf 'int main(void) { volatile long n = 0; while (n < 20000000000) n = n + 1; return 0; }' > busy.c
-        cc -o redis-server busy.c
-        timeout 60 ./redis-server > /dev/null 2>&1 &
+        printf '#include <unistd.h>\nint main(void) { for (;;) {
+            for (volatile int n = 0; n < 1000000; n = n + 1) ; usleep(7000); } }' > busy.c
+        cc -o NAME busy.c
+        timeout 60 ./NAME > /dev/null 2>&1 &
         trap 'kill $!' ERR
-        sleep 0.2
-        timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR --name redis-server"#;
+        until pgrep -P $! > PID; do sleep 0.05; done"#;
+    prepared(stage, &script.replace("NAME", name))
+}
+
+fn prepared(stage: &Scratch, script: &str) -> Result<(), String> {
     let ended = shell(script, stage.dir())?;
     match ended.status.success() {
         true => Ok(()),
@@ -132,12 +184,12 @@ fn with_database(stage: &Scratch) -> Result<(), String> {
 }
 
 fn shell(script: &str, dir: &Path) -> Result<Output, String> {
-    let bin = bin()?.parent().unwrap_or(Path::new(""));
+    let bin = trommel().parent().unwrap_or(Path::new(""));
     let path = std::env::var("PATH").unwrap_or_default();
     Command::new("timeout")
         .args(["300", "bash", "-c", script])
         .current_dir(dir)
-        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("PATH", format!("{}:{path}:{LLVM}", bin.display()))
         .env("WORKSPACE", workspace())
         .env("XDG_CACHE_HOME", dir.join("cache"))
         .stdin(Stdio::null())
@@ -154,10 +206,33 @@ fn shortened(line: &str) -> String {
         }
         words.splice(2..2, ["--events", "20k"]);
     }
-    match line.starts_with("trommel daemon ") {
-        // It goes on until it is interrupted.
-        true => format!("timeout --preserve-status -s INT 4 {line}"),
-        false => words.join(" "),
+    if line.starts_with("trommel top ") {
+        return watched(line);
+    }
+    if !line.starts_with("trommel daemon ") {
+        return words.join(" ");
+    }
+    // It goes on until it is interrupted.
+    let line = format!("timeout --preserve-status -s INT 4 {line}");
+    match words.contains(&"--user") {
+        // It attaches to all processes of this user. In a namespace of its own there is one.
+        true => format!(
+            "unshare --user --map-root-user --pid --fork --mount-proc bash -c './redis-server & {line}; ended=$?; kill $!; exit $ended'"
+        ),
+        false => line,
+    }
+}
+
+/// The process that examples of `top` watch.
+const WATCHED: &str = "watched";
+
+/// The same of `top`, which has no terminal here, on a process that goes on.
+fn watched(line: &str) -> String {
+    let line = line.replace(" PID", " $(cat PID)");
+    let line = line.replace(" ./app", &format!(" ./{WATCHED}"));
+    match line.contains("--once") || line.contains("--json") {
+        true => line,
+        false => line.replacen("trommel top ", "trommel top --once ", 1),
     }
 }
 
@@ -185,9 +260,19 @@ fn may_sample_the_machine(stage: &Scratch) -> Result<bool, String> {
     let doctor = shell("trommel doctor", stage.dir())?;
     let refused = String::from_utf8_lossy(&doctor.stdout).contains("`record --all` is refused");
     if refused {
-        eprintln!("examples of `record --all` are not run: this user may not sample the machine");
+        not_tested("examples of `record --all`: this user may not sample the machine");
     }
     Ok(!refused)
+}
+
+/// Returns true if processes of a test's own can be told from all others of this user, and prints a word where not.
+fn may_make_namespaces(stage: &Scratch) -> Result<bool, String> {
+    let script = "unshare --user --map-root-user --pid --fork --mount-proc true";
+    let may = shell(script, stage.dir())?.status.success();
+    if !may {
+        not_tested("an example of `daemon --user`: this user may make no namespaces");
+    }
+    Ok(may)
 }
 
 fn document(name: &str) -> Result<(), String> {
@@ -204,8 +289,20 @@ fn document(name: &str) -> Result<(), String> {
     if name == "docs/machine.md" && !may_sample_the_machine(&stage)? {
         return Ok(());
     }
-    if name == "docs/database.md" {
-        with_database(&stage)?;
+    let needs = NEEDS.iter().find(|(document, _)| *document == name);
+    for tool in needs.iter().flat_map(|(_, tools)| tools.iter()) {
+        if !shell(&format!("command -v {tool}"), stage.dir())?
+            .status
+            .success()
+        {
+            not_tested(format!("examples of {name}: {tool} is not installed"));
+            return Ok(());
+        }
+    }
+    match name {
+        "docs/database.md" => with_database(&stage)?,
+        "docs/top.md" => with_process(&stage, WATCHED)?,
+        _ => {}
     }
     for script in scripts {
         let script = script.split("```").next().unwrap_or_default();
@@ -215,7 +312,12 @@ fn document(name: &str) -> Result<(), String> {
             stage.dir(),
         )?;
     }
-    commands.iter().try_for_each(|line| runs(line, stage.dir()))
+    // Shortened, runs of the lab are the same.
+    let mut done = BTreeSet::new();
+    commands
+        .iter()
+        .filter(|line| !line.starts_with("trommel lab ") || done.insert(shortened(line)))
+        .try_for_each(|line| runs(line, stage.dir()))
 }
 
 /// Checks that each file that the map and the pages of design name, or any document links to, exists.
@@ -281,33 +383,46 @@ fn is_path(word: &str) -> bool {
         && word.chars().all(plain)
 }
 
-/// The commands below `Examples:`, each up to the gap before its explanation.
-fn help() -> Result<(), String> {
-    let mut examples = Vec::new();
-    for command in COMMANDS {
-        let ended = shell(&format!("trommel help {command}"), Path::new("/"))?;
-        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-        let Some((_, below)) = text.split_once("Examples:") else {
-            continue;
-        };
-        let lines = below
-            .lines()
-            .filter_map(|line| line.strip_prefix("  trommel "));
-        examples.extend(lines.map(|line| {
-            let line = line.split("   ").next().unwrap_or(line);
+/// Runs the commands below `Examples:` of a command's help, each up to the gap before its explanation.
+fn help(command: &str) -> Result<(), String> {
+    let ended = shell(&format!("trommel help {command}"), Path::new("/"))?;
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let (_, below) = text
+        .split_once("Examples:")
+        .ok_or_else(|| format!("`trommel help {command}` shows no examples"))?;
+    let lines = below
+        .lines()
+        .filter_map(|line| line.strip_prefix("  trommel "));
+    let examples: Vec<String> = lines
+        .map(|line| {
+            let line = line.split("  ").next().unwrap_or(line);
             format!("trommel {}", line.trim())
-        }));
+        })
+        .collect();
+    if examples.is_empty() {
+        return Err(format!("no example of `trommel help {command}` was found"));
     }
-    if examples.len() < 10 {
-        return Err(format!("only these examples: {examples:?}"));
-    }
+    let examples: Vec<_> = examples
+        .into_iter()
+        .filter(|line| !line.starts_with(IN_A_DOCUMENT))
+        .collect();
     let stage = stage()?;
-    with_database(&stage)?;
+    let sampled = |line: &String| line.contains("DIR") || line.starts_with("trommel daemon ");
+    if examples.iter().any(sampled) {
+        with_database(&stage)?;
+    }
+    if examples.iter().any(|line| line.starts_with("trommel top ")) {
+        with_process(&stage, WATCHED)?;
+    }
     let machine = may_sample_the_machine(&stage)?;
+    let namespaces = may_make_namespaces(&stage)?;
     let mut examples = examples.iter();
-    examples.try_for_each(|line| match line.contains("--all") && !machine {
-        true => Ok(()),
-        false => runs(line, stage.dir()),
+    examples.try_for_each(|line| {
+        let refused = line.contains("--all") && !machine || line.contains("--user") && !namespaces;
+        match refused {
+            true => Ok(()),
+            false => runs(line, stage.dir()),
+        }
     })
 }
 

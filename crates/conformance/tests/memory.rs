@@ -10,6 +10,7 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, need_windows, output, trommel};
+use trommel_conformance::not_tested::not_tested;
 use trommel_conformance::program::built;
 
 fn main() {
@@ -30,7 +31,7 @@ fn main() {
 }
 
 fn bin() -> &'static Path {
-    trommel().expect("the command")
+    trommel()
 }
 
 /// Records a program; what it said, and what a command says of it then.
@@ -228,7 +229,7 @@ fn annotated() -> Result<(), String> {
     }
     let program = built("tests/memory/chase.c", "chase", &["-O2", "-g"])?;
     if output(Command::new(&program).arg("1")).is_err() {
-        eprintln!("skipped: the kernel does not tell sizes of caches");
+        not_tested("latencies of caches: the kernel does not report their sizes");
         return Ok(());
     }
     let said = annotate("latency", &program, "20", "in_memory")?;
@@ -271,7 +272,8 @@ fn levels_of(found: &Value) -> BTreeMap<String, String> {
 /// share. A ring whose steps took longer than its cache does is not judged, nor one of a level that `trommel` itself says it
 /// mistakes: a machine whose neighbours are loud has nothing to tell apart. What is judged has to be right once.
 fn caches() -> Result<(), String> {
-    const TRIES: usize = 4;
+    /// Neighbours on the machine come and go: each run sees others.
+    const RUNS: usize = 4;
     /// Beside loads there is little else; some of them are of another level.
     const MORE: f64 = 1.25;
     /// More than a known access of a level in so many is taken for another's: the level is not there to be told.
@@ -280,12 +282,12 @@ fn caches() -> Result<(), String> {
     const ENOUGH: usize = 2;
     let program = built("tests/memory/chase.c", "chase", &["-O2", "-g"])?;
     if output(Command::new(&program).arg("1")).is_err() {
-        eprintln!("skipped: the kernel does not tell sizes of caches");
+        not_tested("latencies of caches: the kernel does not report their sizes");
         return Ok(());
     }
     let mut all = Vec::new();
     let mut wrong = false;
-    for _ in 0..TRIES {
+    for _ in 0..RUNS {
         let options = ["--budget", "10", "-e", "latency"];
         let (said, found) = record(&options, &program, "20", &["latency"])?;
         let told = levels_of(&found);
@@ -319,7 +321,10 @@ fn caches() -> Result<(), String> {
     if wrong {
         return Err(all);
     }
-    eprintln!("not judged: levels are mistaken for each other here:\n{all}");
+    let all = all.replace('\n', " ");
+    not_tested(format_args!(
+        "levels of caches: they are mistaken for each other here: {all}"
+    ));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_conformance::counts::compare;
-use trommel_conformance::exec::{Job, Scratch, output, trommel, which};
+use trommel_conformance::exec::{Job, Scratch, output, required, trommel};
 use trommel_conformance::paths::{self, Paths};
 use trommel_conformance::{program, settled};
 
@@ -130,9 +130,7 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
     if expected.len() < 10 {
         return Err(format!("stepping has found {} paths", expected.len()));
     }
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let usual = [
         "insns=1",
@@ -184,9 +182,7 @@ fn by_stepper_over_exec() -> Result<(), String> {
     for (path, count) in count("")? {
         *expected.entry(path).or_default() += count;
     }
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let (argv, data) = (argv(&program, "exec"), scratch.path("data"));
     let report = recorded(bin, &argv, ("path", "exact"), "", &data)?;
@@ -216,9 +212,7 @@ fn threads(name: &str) -> Result<(), String> {
         .iter()
         .map(|f| range(f))
         .collect::<Result<_, _>>()?;
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let run = |argument: &str, stress: &str| -> Result<Paths, String> {
         let mut job = Job::new(argv(&program, argument), Path::new("/"));
@@ -331,10 +325,7 @@ fn sums(report: &Value) -> Result<(Sums, Sums), String> {
 }
 
 fn edges(words: &[&str]) -> Result<(), String> {
-    let (Some(bin), Some(program)) = (trommel(), which(words[0])) else {
-        eprintln!("skipped {}: it is not here", words[0]);
-        return Ok(());
-    };
+    let program = required(words[0])?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let input = scratch.path("input");
     fs::write(&input, settled::sample()).map_err(|e| e.to_string())?;
@@ -344,7 +335,7 @@ fn edges(words: &[&str]) -> Result<(), String> {
     let mut argv = vec![program.to_string_lossy().into_owned()];
     argv.extend(rest);
     let data = scratch.path("data");
-    let report = recorded(bin, &argv, ("edge,call,path", "exact"), "", &data)?;
+    let report = recorded(trommel(), &argv, ("edge,call,path", "exact"), "", &data)?;
     let (wanted, found) = sums(&report)?;
     if wanted.len() < 1000 {
         return Err(format!("{} edges", wanted.len()));
@@ -357,9 +348,7 @@ fn edges(words: &[&str]) -> Result<(), String> {
 }
 
 fn compressed(spec: &str) -> Result<(), String> {
-    let Some(bin) = trommel() else {
-        return Ok(());
-    };
+    let bin = trommel();
     let program = program::named("paths_forms@-O2-pthread")?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let (data, stream) = (scratch.path("data"), scratch.path("s.tstream"));

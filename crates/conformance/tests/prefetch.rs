@@ -24,7 +24,7 @@ fn both(program: &PathBuf, arguments: &[&str], stress: &str) -> (Output, Output,
     let native = Command::new(program).args(arguments).output();
     let native = native.expect("it runs");
     let stats = scratch.path("stats.json");
-    let mut run = Command::new(trommel().expect("the command"));
+    let mut run = Command::new(trommel());
     run.env("TROMMEL_STRESS", stress);
     run.arg("run").arg("--prefetch").arg("--stats").arg(&stats);
     let seen = run.arg("--").arg(program).args(arguments).output();

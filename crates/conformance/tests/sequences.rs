@@ -39,10 +39,7 @@ fn check(seed: u64) -> Result<(), String> {
             native.code, native.signal
         ));
     }
-    let Some(bin) = trommel() else {
-        eprintln!("skipped seed {seed} under trommel: this workspace has no crates/cli yet");
-        return Ok(());
-    };
+    let bin = trommel();
     let exact = MIXES.map(|mix| (mix, "exact"));
     for mix in exact.into_iter().chain(COUNTED).chain(MORE) {
         let data = scratch.path("data");

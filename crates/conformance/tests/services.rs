@@ -60,7 +60,7 @@ fn rust(dir: &Path) -> PathBuf {
 fn record(scratch: &Scratch, query: &str, services: &[String], command: &[&str]) -> Output {
     let file = scratch.path("q.rpa");
     fs::write(&file, query).expect("written");
-    let mut record = Command::new(trommel().expect("the command"));
+    let mut record = Command::new(trommel());
     record.arg("record").arg("-q").arg(&file);
     for service in services {
         record.arg("--service").arg(service);
@@ -70,7 +70,7 @@ fn record(scratch: &Scratch, query: &str, services: &[String], command: &[&str])
 }
 
 fn report(scratch: &Scratch) -> Value {
-    let mut report = Command::new(trommel().expect("the command"));
+    let mut report = Command::new(trommel());
     report.args(["report", "--top", "1000000", "--json"]);
     let said = report.arg(scratch.path("data")).output().expect("it runs");
     assert!(said.status.success());
@@ -362,7 +362,7 @@ fn a_thread_that_waits_for_a_service_goes_on_when_trommel_is_killed() {
     );
     let query = scratch.path("q.rpa");
     fs::write(&query, interrupts(" sync")).expect("written");
-    let mut record = Command::new(trommel().expect("the command"));
+    let mut record = Command::new(trommel());
     record.arg("record").arg("-q").arg(&query).arg("--service");
     record.arg(format!("0={}:{file}", library.display()));
     record.arg("-o").arg(scratch.path("data")).arg("--");
@@ -384,4 +384,40 @@ fn a_thread_that_waits_for_a_service_goes_on_when_trommel_is_killed() {
     let said = receive.recv_timeout(Duration::from_secs(60));
     assert_eq!(said.as_deref(), Ok("1000\n1000\n1000\n"));
     reader.join().expect("it has ended");
+}
+
+/// A service that takes its time, or keeps the first message until the program has ended, costs the program messages and no time.
+#[test]
+fn nobody_waits_with_or_drop_for_a_slow_service() {
+    /// More than the queue takes.
+    const STORES: u64 = 1_000_000;
+    const QUERY: &str =
+        "tag 1 symbol store; for opSTORE 1 always collect op1; send 3 or drop stop;";
+    let scratch = Scratch::new().expect("a directory");
+    let program = scratch.path("dropped").to_string_lossy().into_owned();
+    let flags = ["-O2", "-pthread"].map(str::to_owned);
+    let source = workspace().join("tests/queries/dropped.c");
+    compile(&source, &flags, Path::new(&program)).expect("it compiles");
+    let library = library("tests/queries/holding.c", "holding.so", &[]);
+    let file = scratch.path("ended").to_string_lossy().into_owned();
+    for how in ["slow", "held"] {
+        for threads in ["1", "2", "8"] {
+            let what = format!("{how}, {threads} threads");
+            fs::write(&file, "").expect("written");
+            let service = format!("3={}:{how}:{file}", library.display());
+            let stores = STORES.to_string();
+            let command = [&program[..], &file, threads, &stores];
+            let done = record(&scratch, QUERY, &[service], &command);
+            assert!(done.status.success(), "{what}: {}", errors(&done));
+            let report = report(&scratch);
+            assert_eq!(report["run"]["waits"], 0, "{what}");
+            let number = |name: &str| report["queries"][0][name].as_u64().expect("a number");
+            let (sent, dropped) = (number("sent"), number("dropped"));
+            assert_eq!(sent + dropped, STORES, "{what}");
+            assert!(dropped > STORES / 4, "{what}: {dropped} dropped");
+            // What is not dropped comes in order, and the service has not given up waiting for the program.
+            let rows = serde_json::json!([{"count": sent, "what": 0}]);
+            assert_eq!(report["services"][0]["rows"], rows, "{what}");
+        }
+    }
 }

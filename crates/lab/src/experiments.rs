@@ -10,6 +10,7 @@ mod dynamo_06;
 mod dynamo_07;
 mod dynamo_08;
 mod dynamo_09;
+mod hashes;
 mod intervals;
 mod limits;
 mod multihash_04;
@@ -41,6 +42,7 @@ mod stratified_09;
 mod stratified_10;
 mod stratified_11;
 mod tables;
+mod tags;
 mod thinning;
 mod values_fig1;
 mod values_table1;
@@ -52,7 +54,7 @@ mod variants;
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 40] = [
+pub static EXPERIMENTS: [Experiment; 42] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -93,6 +95,8 @@ pub static EXPERIMENTS: [Experiment; 40] = [
     thinning::EXPERIMENT,
     counters::EXPERIMENT,
     limits::EXPERIMENT,
+    tags::EXPERIMENT,
+    hashes::EXPERIMENT,
 ];
 
 /// The experiment of a name.

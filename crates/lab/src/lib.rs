@@ -4,8 +4,9 @@
 //! with one command on a bare machine.
 //!
 //! Strategy: an [`Experiment`] says which specs it wants judged on which events ([`Need`]), and makes [`Findings`]
-//! of the results: tables, figures and claims. All needs are gathered first. Each program is then recorded once for
-//! each kind of events, and each stream is read once, through all specs. Streams are read in parallel.
+//! of the results: tables, figures and claims. Needs are gathered by kinds of events. Each program is recorded once for
+//! each kind, and its stream is read once for it, through all specs. Streams are read in parallel. Findings are
+//! given away as they come, so that a run that is interrupted leaves what it has.
 //!
 //! Invariants:
 //! * A verdict is computed from the data beside it. The papers' words are fixed, ours are not.
@@ -33,6 +34,7 @@ mod report;
 mod runs;
 mod streams;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use experiment::{Experiment, Paper};
@@ -40,7 +42,7 @@ pub use experiments::{EXPERIMENTS, named};
 pub use findings::{Cell, Claim, Findings, Table, Verdict};
 pub use plan::{Need, Results};
 pub use programs::{PROGRAMS, Program};
-pub use report::{Written, write};
+pub use report::{Report, Written, write};
 pub use streams::Feed;
 
 /// Values, or branches, of each program that experiments look at: the papers' longest runs had 16M.
@@ -99,13 +101,43 @@ impl Lab<'_> {
         &self,
         experiments: &[&'static Experiment],
     ) -> Result<Vec<(&'static Experiment, Findings)>, LabError> {
-        let needs: Vec<Need> = experiments.iter().flat_map(|e| (e.needs)()).collect();
-        let results = self.evaluate(&needs)?;
         let mut done = Vec::new();
-        for experiment in experiments {
-            (self.progress)(experiment.name);
-            done.push((*experiment, (experiment.run)(self, &results)));
-        }
+        self.run_each(experiments, |experiment, found| {
+            done.push((experiment, found));
+            Ok(())
+        })?;
+        let order = |e: &Experiment| experiments.iter().position(|other| other.name == e.name);
+        done.sort_by_key(|(e, _)| order(e));
         Ok(done)
+    }
+
+    /// Runs experiments and gives the findings of each to `each` as soon as there are any: first of those
+    /// without events, then feed by feed. An experiment is run when all of its feeds have been read.
+    pub fn run_each(
+        &self,
+        experiments: &[&'static Experiment],
+        mut each: impl FnMut(&'static Experiment, Findings) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let mut left: Vec<(&'static Experiment, Vec<Need>)> =
+            experiments.iter().map(|e| (*e, (e.needs)())).collect();
+        let mut results = Results::default();
+        let mut read: BTreeSet<Feed> = BTreeSet::new();
+        loop {
+            let known = |needs: &[Need]| needs.iter().all(|need| read.contains(&need.feed));
+            let (ready, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, n)| known(n));
+            for (experiment, _) in ready {
+                (self.progress)(experiment.name);
+                each(experiment, (experiment.run)(self, &results))?;
+            }
+            left = rest;
+            let needs = left.iter().flat_map(|(_, needs)| needs);
+            let unread = needs.clone().map(|n| n.feed).filter(|f| !read.contains(f));
+            let Some(feed) = unread.min() else {
+                return Ok(());
+            };
+            let of_feed: Vec<Need> = needs.filter(|n| n.feed == feed).cloned().collect();
+            results.add(self.evaluate(&of_feed)?);
+            read.insert(feed);
+        }
     }
 }

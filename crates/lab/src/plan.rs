@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use trommel_compress::{Seeds, Spec};
-use trommel_profile::accuracy::{Evaluation, Evaluator, Options};
+use trommel_profile::accuracy::{Evaluation, Evaluator, Options, Unjudged};
 
 use crate::machines::Machines;
 use crate::programs::PROGRAMS;
@@ -70,6 +70,13 @@ pub struct Results {
 }
 
 impl Results {
+    /// Adds what was found of further events.
+    pub(crate) fn add(&mut self, others: Self) {
+        for (key, mut list) in others.evaluations {
+            self.evaluations.entry(key).or_default().append(&mut list);
+        }
+    }
+
     /// The programs whose events of this feed were evaluated, in the lab's order.
     pub fn programs(&self, feed: Feed) -> Vec<&'static str> {
         let names = PROGRAMS.iter().map(|p| p.name);
@@ -78,7 +85,7 @@ impl Results {
             .collect()
     }
 
-    /// One evaluation. `None` where the program is missing.
+    /// One evaluation. `None` where the program is missing, or its stream shorter than an interval.
     ///
     /// # Panics
     /// When no experiment asked for that spec: a mistake in the experiment.
@@ -89,7 +96,8 @@ impl Results {
         let found = all
             .iter()
             .find(|e| e.spec == wanted && e.seeds.hash == seed);
-        Some(found.unwrap_or_else(|| panic!("{spec} was not asked for on {program}")))
+        let found = found.unwrap_or_else(|| panic!("{spec} was not asked for on {program}"));
+        (!matches!(found.error, Err(Unjudged::Short { .. } | Unjudged::Empty))).then_some(found)
     }
 
     /// The mean over the seeds 1 to `n` of a figure of a spec.

@@ -191,7 +191,12 @@ impl Panel {
         let middle = area.left + area.width / 2.0;
         canvas.text(middle, outer.top + 12.0, "middle", "h", &self.title);
         let y_middle = area.top + area.height / 2.0;
-        canvas.turned(outer.left + 11.0, y_middle, "middle", "l", &self.y.title);
+        let missing = match &self.content {
+            Content::Lines(lines) if lines::some_missing(&self.y, lines) => " (0 is not drawn)",
+            _ => "",
+        };
+        let title = format!("{}{missing}", self.y.title);
+        canvas.turned(outer.left + 11.0, y_middle, "middle", "l", &title);
         for (value, label) in &ticks {
             let y = area.bottom() - self.y.place(*value, low, high) * area.height;
             canvas.line(area.left, y, area.left + area.width, y, "g");
@@ -257,6 +262,36 @@ mod tests {
     #[test]
     fn equal_labels_share_a_legend_entry() {
         assert_eq!(figure().labels(), ["one", "two"]);
+    }
+
+    /// On a logarithmic axis 0 has no place: the line breaks there, and the title says so.
+    #[test]
+    fn zero_is_not_drawn_on_a_logarithmic_axis() {
+        let mut figure = figure();
+        let zeros =
+            |from: usize| (0..6).map(move |n| (10.0 + n as f64, if n == from { 0.0 } else { 2.0 }));
+        for panel in &mut figure.panels {
+            panel.y = Axis::log("error in %");
+            panel.marks.clear();
+            panel.content = Content::Lines(vec![Line {
+                label: "one".into(),
+                points: zeros(3).collect(),
+                marked: false,
+            }]);
+        }
+        let svg = figure.svg();
+        assert_eq!(svg.matches("error in % (0 is not drawn)").count(), 2);
+        let lines: Vec<_> = svg.lines().filter(|l| l.starts_with("<polyline")).collect();
+        assert_eq!(lines.len(), 4, "two lines, each broken once: {lines:?}");
+        for panel in &mut figure.panels {
+            panel.y = Axis::linear("error in %");
+        }
+        let svg = figure.svg();
+        assert!(!svg.contains("not drawn"));
+        assert_eq!(
+            svg.lines().filter(|l| l.starts_with("<polyline")).count(),
+            2
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::findings::{Findings, Table, Verdict};
-use crate::{Experiment, Lab, LabError, PROGRAMS, Paper};
+use crate::{EXPERIMENTS, Experiment, Lab, LabError, PROGRAMS, Paper};
 
 /// The page's name.
 const PAGE: &str = "index.html";
@@ -20,10 +20,102 @@ const ROWS: usize = 120;
 /// Files that were written.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The page, where all experiments were asked for.
+    /// The page, where one was asked for.
     pub page: Option<PathBuf>,
     /// All files.
     pub files: Vec<PathBuf>,
+}
+
+/// A report that is written experiment by experiment: what is on disk is always whole.
+pub struct Report<'a> {
+    lab: &'a Lab<'a>,
+    dir: &'a Path,
+    /// Says whether there is a page.
+    page: bool,
+    /// Experiments to come, those done included.
+    wanted: usize,
+    done: Vec<(&'static Experiment, Findings)>,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> Report<'a> {
+    /// A report of `wanted` experiments in `dir`, which is made and tried now: a wrong name is noticed before any work.
+    pub fn new(
+        lab: &'a Lab<'a>,
+        dir: &'a Path,
+        page: bool,
+        wanted: usize,
+    ) -> Result<Self, LabError> {
+        fs::create_dir_all(dir).map_err(|e| LabError::io(dir, e))?;
+        let trial = dir.join(format!(".{}.trial", std::process::id()));
+        fs::write(&trial, "").map_err(|e| LabError::io(dir, e))?;
+        fs::remove_file(&trial).map_err(|e| LabError::io(&trial, e))?;
+        Ok(Self {
+            lab,
+            dir,
+            page,
+            wanted,
+            done: Vec::new(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Writes the files of one more experiment, and text and page of all so far.
+    pub fn add(
+        &mut self,
+        experiment: &'static Experiment,
+        found: Findings,
+    ) -> Result<(), LabError> {
+        let stem = |part: &str| match part {
+            "" => experiment.name.to_owned(),
+            part => format!("{}-{part}", experiment.name),
+        };
+        for table in &found.tables {
+            self.put(format!("{}.csv", stem(&table.name)), &table.csv())?;
+        }
+        for (part, figure) in &found.figures {
+            self.put(format!("{}.svg", stem(part)), &figure.svg())?;
+        }
+        let json = found.json(experiment.name, experiment.title);
+        self.put(format!("{}.json", experiment.name), &format!("{json:#}\n"))?;
+        let order = |e: &Experiment| EXPERIMENTS.iter().position(|other| other.name == e.name);
+        let at = self
+            .done
+            .partition_point(|(e, _)| order(e) < order(experiment));
+        self.done.insert(at, (experiment, found));
+        let left = self.wanted.saturating_sub(self.done.len());
+        let all = self.wanted == EXPERIMENTS.len();
+        let text = text(self.lab, &self.done, all, left);
+        self.put(TEXT.into(), &text)?;
+        if self.page {
+            let page = html(self.lab, &self.done, left);
+            self.put(PAGE.into(), &page)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the findings, in the order of the papers, and the files.
+    pub fn finish(self) -> (Vec<(&'static Experiment, Findings)>, Written) {
+        let page = self.dir.join(PAGE);
+        let written = Written {
+            page: self.files.contains(&page).then_some(page),
+            files: self.files,
+        };
+        (self.done, written)
+    }
+
+    /// Writes a file whole or not at all.
+    fn put(&mut self, name: String, content: &str) -> Result<(), LabError> {
+        let path = self.dir.join(&name);
+        let half = self.dir.join(format!(".{name}.{}", std::process::id()));
+        fs::write(&half, content)
+            .and_then(|()| fs::rename(&half, &path))
+            .map_err(|e| LabError::io(&path, e))?;
+        if !self.files.contains(&path) {
+            self.files.push(path);
+        }
+        Ok(())
+    }
 }
 
 /// Writes the files of each experiment into `dir`, and the text of all of them; with `page`, the page too.
@@ -33,37 +125,11 @@ pub fn write(
     done: &[(&'static Experiment, Findings)],
     page: bool,
 ) -> Result<Written, LabError> {
-    fs::create_dir_all(dir).map_err(|e| LabError::io(dir, e))?;
-    let mut files = Vec::new();
-    let mut put = |name: String, content: &str| {
-        let path = dir.join(name);
-        fs::write(&path, content).map_err(|e| LabError::io(&path, e))?;
-        files.push(path.clone());
-        Ok::<_, LabError>(path)
-    };
+    let mut report = Report::new(lab, dir, page, done.len())?;
     for (experiment, found) in done {
-        let stem = |part: &str| match part {
-            "" => experiment.name.to_owned(),
-            part => format!("{}-{part}", experiment.name),
-        };
-        for table in &found.tables {
-            put(format!("{}.csv", stem(&table.name)), &table.csv())?;
-        }
-        for (part, figure) in &found.figures {
-            put(format!("{}.svg", stem(part)), &figure.svg())?;
-        }
-        let json = found.json(experiment.name, experiment.title);
-        put(format!("{}.json", experiment.name), &format!("{json:#}\n"))?;
+        report.add(experiment, found.clone())?;
     }
-    let mut written = None;
-    put(TEXT.into(), &text(lab, done, page))?;
-    if page {
-        written = Some(put(PAGE.into(), &html(lab, done))?);
-    }
-    Ok(Written {
-        page: written,
-        files,
-    })
+    Ok(report.finish().1)
 }
 
 fn counts(done: &[(&'static Experiment, Findings)]) -> [(Verdict, usize); 4] {
@@ -98,8 +164,16 @@ fn streams(lab: &Lab<'_>) -> String {
     )
 }
 
-/// The report in Markdown; `all`: of all experiments.
-fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool) -> String {
+/// Words about experiments that are still to come.
+fn unfinished(left: usize) -> String {
+    match left {
+        0 => String::new(),
+        n => format!(" Not finished: experiments still to come: {n}."),
+    }
+}
+
+/// The report in Markdown; `all`: of all experiments, of which some are left.
+fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool, left: usize) -> String {
     let names: Vec<_> = done.iter().map(|(e, _)| e.name).collect();
     let what = match all {
         true => "all".to_owned(),
@@ -108,7 +182,8 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool) -> S
     let mut out = format!(
         "# What the lab found\n\nReference: claims of the papers and what was measured. `trommel lab {what}` made this page; do not edit it. The lab is described in [lab.md](lab.md).\n\n",
     );
-    let _ = writeln!(out, "{} {}\n", summary(done), streams(lab));
+    let (summary, streams) = (summary(done), streams(lab));
+    let _ = writeln!(out, "{summary} {streams}{}\n", unfinished(left));
     out.push_str("| program | input |\n| --- | --- |\n");
     for program in &PROGRAMS {
         let _ = writeln!(out, "| {} | {} |", program.name, program.about);
@@ -172,15 +247,16 @@ const fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
+fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], left: usize) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Trommel: the lab</title>\
          <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n\
-         <h1>The papers' figures, on today's programs</h1>\n<p>{} {}</p>\n<nav>",
+         <h1>The papers' figures, on today's programs</h1>\n<p>{} {}{}</p>\n<nav>",
         escaped(&summary(done)),
-        escaped(&streams(lab))
+        escaped(&streams(lab)),
+        unfinished(left)
     );
     for (experiment, found) in done {
         let verdicts = found.claims.iter().map(|c| {

@@ -27,8 +27,8 @@
 //!   simulator they do.
 //!
 //! # Why it is right
-//! `tests/cycles.rs` has traces whose cycles can be counted by hand. Everything that was fetched retires, once and in
-//! order, whatever stalls (`tests/machine.rs`).
+//! `tests/traces/cycles.rs` has traces whose cycles can be counted by hand. Everything that was fetched retires, once and in
+//! order, whatever stalls (`tests/traces/machine.rs`).
 
 mod dispatch;
 mod fetch;

@@ -23,13 +23,16 @@ mod intervals;
 mod invariance;
 pub mod json;
 pub mod overhead;
+pub mod phases;
 pub mod theory;
 mod tuples;
 
-pub use estimate::{Estimator, PerKind};
-pub use evaluate::{Evaluation, Evaluator, KindError, LimitsHeld, Options, Point, evaluate};
+pub use estimate::{Estimates, Estimator, PerKind};
+pub use evaluate::{
+    Evaluation, Evaluator, KindError, LimitsHeld, Options, Point, Unjudged, evaluate,
+};
 pub use filter::{Filter, FilterError};
-pub use intervals::{ErrorParts, IntervalAccuracy, IntervalShape};
+pub use intervals::{ErrorParts, Interval, IntervalAccuracy, IntervalShape};
 pub use invariance::{Selection, invariance_error};
-pub use overhead::{CYCLES_PER_EVENT, CYCLES_PER_MESSAGE};
+pub use overhead::{CYCLES_PER_EVENT, CYCLES_PER_MESSAGE, Model};
 pub use tuples::Tuples;

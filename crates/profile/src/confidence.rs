@@ -247,6 +247,11 @@ impl Confidence {
         }
     }
 
+    /// Limits for counts of executions of which one in `rate` was chosen, at random distances.
+    pub fn of_rate(rate: u64) -> Self {
+        Self::of(Basis::Binomial, Rule::Binomial { rate })
+    }
+
     fn of(basis: Basis, rule: Rule) -> Self {
         Self {
             basis,

@@ -9,6 +9,7 @@
 //! | [`confidence`], [`limits`] | how far estimated counts may be off |
 //! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
+//! | [`call_tree`] | call paths: sampled stacks, or exact calling contexts |
 //! | [`filter`] | places that were not profiled all the time |
 //! | [`queries`] | what relational queries sent and counted |
 //! | [`accuracy`] | the papers' errors, and compressors judged by them |
@@ -43,6 +44,7 @@
 
 pub mod accuracy;
 pub mod arguments;
+pub mod call_tree;
 pub mod callers;
 pub mod confidence;
 mod counts;

@@ -21,6 +21,7 @@ use crate::counts::add_counts;
 use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+use crate::samples::Function;
 use crate::windows::Windows;
 
 /// Reasons that are kept of profiles which were made apart.
@@ -95,68 +96,87 @@ impl Merged {
     /// Adds another.
     pub fn add(&mut self, mut other: Profile) {
         self.processes += 1;
-        let is_found = |profile: &Profile| {
-            let samples = profile.samples.as_ref();
-            samples.is_some_and(|samples| !samples.places.is_empty())
-        };
-        if is_found(&self.profile) && is_found(&other) {
-            // They may be any two programs: what is at an address of one says nothing about the other.
-            let all = self.profile.modules.iter_mut().chain(&mut other.modules);
-            all.for_each(|module| module.loaded = None);
-        }
+        self.forget_addresses(&mut other);
         let renumbered = self.modules(&other.modules);
-        for (kind, data) in other.kinds {
+        for (kind, data) in std::mem::take(&mut other.kinds) {
             self.kind(kind, data, &renumbered);
         }
         for (place, site) in &other.sites {
             let place = renumbered.place(*place);
             (self.profile.sites.entry(place)).or_insert_with(|| renumbered.site(site));
         }
-        if let Some(mut windows) = other.windows {
-            let custom = windows.custom.take();
-            let sums = self.profile.windows.get_or_insert_default();
-            match self.apart {
-                true => sums.add_apart(&windows),
-                false => sums.add(&windows),
-            }
-            for (kind, sites) in windows.sites {
-                let all = sums.sites.entry(kind).or_default();
-                for (place, sampled) in sites {
-                    let place = renumbered.place(place);
-                    all.entry(place).or_default().add(&sampled);
-                }
-            }
-            for (pair, sampled) in windows.pairs {
-                let pair = Pair {
-                    store: renumbered.place(pair.store),
-                    load: renumbered.place(pair.load),
-                    ..pair
-                };
-                sums.pairs.entry(pair).or_default().add(&sampled);
-            }
-            for (passed, argument) in windows.arguments {
-                let passed = Passed {
-                    call: passed.call.map(|call| renumbered.place(call)),
-                    target: renumbered.place(passed.target),
-                    ..passed
-                };
-                sums.arguments.entry(passed).or_default().add(argument);
-            }
-            if let Some(callers) = windows.callers {
-                let sums = sums.callers.get_or_insert_default();
-                sums.add(callers, |place| renumbered.place(place));
-            }
-            if let Some(custom) = custom {
-                let sums = sums.custom.get_or_insert_with(|| Custom {
-                    name: custom.name.clone(),
-                    title: custom.title.clone(),
-                    places: custom.places,
-                    ..Custom::default()
-                });
-                sums.add(custom, |place| renumbered.place(place));
+        if let Some(windows) = other.windows.take() {
+            self.windows(windows, &renumbered);
+        }
+        self.asked_and_sampled(&mut other, &renumbered);
+        match self.apart {
+            true => self.made_apart(other),
+            false => self.made_together(other),
+        }
+    }
+
+    /// Forgets where modules were, of profiles that were both sampled. They may be any two programs: what is at an address of one says
+    /// nothing about the other.
+    fn forget_addresses(&mut self, other: &mut Profile) {
+        let is_found = |profile: &Profile| {
+            let samples = profile.samples.as_ref();
+            samples.is_some_and(|samples| !samples.places.is_empty())
+        };
+        if is_found(&self.profile) && is_found(other) {
+            let all = self.profile.modules.iter_mut().chain(&mut other.modules);
+            all.for_each(|module| module.loaded = None);
+        }
+    }
+
+    /// Adds what windows have seen.
+    fn windows(&mut self, mut windows: Windows, renumbered: &Renumbered) {
+        let custom = windows.custom.take();
+        let sums = self.profile.windows.get_or_insert_default();
+        match self.apart {
+            true => sums.add_apart(&windows),
+            false => sums.add(&windows),
+        }
+        for (kind, sites) in windows.sites {
+            let all = sums.sites.entry(kind).or_default();
+            for (place, sampled) in sites {
+                let place = renumbered.place(place);
+                all.entry(place).or_default().add(&sampled);
             }
         }
-        if let Some(queries) = other.queries {
+        for (pair, sampled) in windows.pairs {
+            let pair = Pair {
+                store: renumbered.place(pair.store),
+                load: renumbered.place(pair.load),
+                ..pair
+            };
+            sums.pairs.entry(pair).or_default().add(&sampled);
+        }
+        for (passed, argument) in windows.arguments {
+            let passed = Passed {
+                call: passed.call.map(|call| renumbered.place(call)),
+                target: renumbered.place(passed.target),
+                ..passed
+            };
+            sums.arguments.entry(passed).or_default().add(argument);
+        }
+        if let Some(callers) = windows.callers {
+            let sums = sums.callers.get_or_insert_default();
+            sums.add(callers, |place| renumbered.place(place));
+        }
+        if let Some(custom) = custom {
+            let sums = sums.custom.get_or_insert_with(|| Custom {
+                name: custom.name.clone(),
+                title: custom.title.clone(),
+                places: custom.places,
+                ..Custom::default()
+            });
+            sums.add(custom, |place| renumbered.place(place));
+        }
+    }
+
+    /// Adds answers of queries, filters, samples, call paths and names of compiled code.
+    fn asked_and_sampled(&mut self, other: &mut Profile, renumbered: &Renumbered) {
+        if let Some(queries) = other.queries.take() {
             let place = |word| renumbered.place(Place::from_word(word)).word();
             match &mut self.profile.queries {
                 Some(sums) => sums.add(queries, place),
@@ -164,32 +184,43 @@ impl Merged {
                 None => self.profile.queries = Some(queries),
             }
         }
-        if let Some(filter) = other.filter {
+        if let Some(filter) = other.filter.take() {
             let sums = self.profile.filter.get_or_insert_default();
             sums.add(filter, |place| renumbered.place(place));
         }
-        if let Some(samples) = other.samples {
+        if let Some(samples) = other.samples.take() {
             let sums = self.profile.samples.get_or_insert_default();
             sums.add(samples, |place| renumbered.place(place));
         }
-        if self.apart {
-            let profile = &mut self.profile;
-            let common = common(&profile.command, &other.command);
-            profile.command.truncate(common);
-            if profile.origin.pid != other.origin.pid {
-                profile.origin.pid = 0;
-            }
-            if profile.counted != other.counted {
-                profile.counted = Counted::Service;
-            }
-            if profile.compressor < other.compressor {
-                profile.compressor = other.compressor;
-            }
-            // The most of one process: which they have in common is not known.
-            let threads = &mut profile.threads;
-            threads.started = threads.started.max(other.threads.started);
-            return profile.run.add_apart(other.run);
+        for tree in &other.call_trees {
+            let sums = self.profile.call_tree_mut(tree.basis);
+            sums.add(tree, |place| renumbered.place(place));
         }
+        self.compiled(std::mem::take(&mut other.compiled));
+    }
+
+    /// Keeps what this profile has in common with one that was made at another time or elsewhere.
+    fn made_apart(&mut self, other: Profile) {
+        let profile = &mut self.profile;
+        let common = common(&profile.command, &other.command);
+        profile.command.truncate(common);
+        if profile.origin.pid != other.origin.pid {
+            profile.origin.pid = 0;
+        }
+        if profile.counted != other.counted {
+            profile.counted = Counted::Service;
+        }
+        if profile.compressor < other.compressor {
+            profile.compressor = other.compressor;
+        }
+        // The most of one process: which they have in common is not known.
+        let threads = &mut profile.threads;
+        threads.started = threads.started.max(other.threads.started);
+        profile.run.add_apart(other.run);
+    }
+
+    /// Adds what another process of the same run met with.
+    fn made_together(&mut self, other: Profile) {
         let Run {
             dropped,
             undercount,
@@ -227,6 +258,23 @@ impl Merged {
     /// Returns the number of processes that were added up.
     pub const fn processes(&self) -> usize {
         self.processes
+    }
+
+    /// Adds names of compiled code. Each is kept once; of two functions at one address both are.
+    fn compiled(&mut self, more: Vec<Function>) {
+        let all = &mut self.profile.compiled;
+        all.extend(more);
+        let key = |f: &Function| {
+            (
+                f.module.clone(),
+                f.start,
+                f.size,
+                f.name.clone(),
+                f.code.clone(),
+            )
+        };
+        all.sort_by_cached_key(key);
+        all.dedup();
     }
 
     fn modules(&mut self, modules: &[Module]) -> Renumbered {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
+use crate::call_tree::{Basis, CallTree};
 use crate::filter::Filter;
 use crate::queries::Queries;
-use crate::samples::Samples;
+use crate::samples::{Function, Samples};
 use crate::windows::Windows;
 
 /// One observed process.
@@ -38,6 +39,10 @@ pub struct Profile {
     pub samples: Option<Samples>,
     /// Places that were not profiled all the time, as their values were known: counts of these are of what was profiled.
     pub filter: Option<Filter>,
+    /// Call paths: one tree for each basis at most, in their order.
+    pub call_trees: Vec<CallTree>,
+    /// Functions that no file names, of modules `[anon]`, as a runtime that compiles code told them. `start` is a run-time address.
+    pub compiled: Vec<Function>,
 }
 
 /// Counters of events: the first that sees each of them.
@@ -115,6 +120,26 @@ pub struct Loaded {
     pub end: u64,
     /// Run-time address minus vaddr, modulo 2^64.
     pub bias: u64,
+}
+
+impl Profile {
+    /// The call paths of a basis.
+    pub fn call_tree(&self, basis: Basis) -> Option<&CallTree> {
+        self.call_trees.iter().find(|tree| tree.basis == basis)
+    }
+
+    /// The call paths of a basis, to add to.
+    pub fn call_tree_mut(&mut self, basis: Basis) -> &mut CallTree {
+        let at = self.call_trees.partition_point(|tree| tree.basis < basis);
+        if self
+            .call_trees
+            .get(at)
+            .is_none_or(|tree| tree.basis != basis)
+        {
+            self.call_trees.insert(at, CallTree::new(basis));
+        }
+        &mut self.call_trees[at]
+    }
 }
 
 impl Loaded {

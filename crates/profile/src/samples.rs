@@ -162,16 +162,18 @@ pub struct Machine {
     pub processors: BTreeMap<u32, Sampled>,
     /// Reasons why something is missing, in words.
     pub missing: Vec<String>,
+    /// Only a program or process was sampled, with all that came of it.
+    pub of_processes: bool,
     /// Functions of the kernel that were met.
     pub functions: Vec<Function>,
 }
 
-/// A function of the kernel.
+/// A function of the kernel, or of code that was compiled while the program ran.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Function {
-    /// The path of its module: `[kernel]`, or the name of one that was loaded, in brackets.
+    /// The path of its module: `[kernel]`, the name of one that was loaded, in brackets, or `[anon]`.
     pub module: Vec<u8>,
-    /// Its vaddr: the distance from the module's first address.
+    /// Its vaddr: the distance from the module's first address. For `[anon]`: its address.
     pub start: u64,
     /// Number of bytes it has.
     pub size: u64,

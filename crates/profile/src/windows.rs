@@ -31,7 +31,7 @@ pub struct Windows {
     pub skipped: u64,
     /// Instructions executed in windows, but for those passed before them.
     pub instructions: u64,
-    /// Instructions of a window in the end.
+    /// Instructions of a window in the end; 0 where the program was controlled in bursts.
     pub length: u32,
     /// Windows in a second of CPU time in the end.
     pub rate: f64,
@@ -82,6 +82,11 @@ impl Windows {
     /// The part of the program's CPU time that was seen, in percent.
     pub fn coverage(&self) -> f64 {
         percent(self.covered, self.cpu)
+    }
+
+    /// Returns true if these are bursts of control, which last for a time.
+    pub fn are_bursts(&self) -> bool {
+        self.length == 0
     }
 
     /// Returns what is known of an instruction.

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use trommel_compress::{Seeds, Spec};
-use trommel_profile::accuracy::{Estimator, Evaluation, Evaluator, Filter, Options, Tuples, json};
+use trommel_profile::accuracy::{
+    Estimator, Evaluation, Evaluator, Filter, Options, Tuples, Unjudged, json,
+};
 use trommel_tuple::stream::{self, Block, End, Module, Writer};
 use trommel_tuple::{Kind, Message, ModuleId, Place, Tuple, Vaddr};
 
@@ -231,7 +233,7 @@ fn errors_are_the_naive_ones_at_every_checkpoint() {
         let last = evaluation.points.last().unwrap();
         assert_eq!(
             (last.error, last.messages),
-            (evaluation.error, evaluation.messages)
+            (evaluation.error.unwrap(), evaluation.messages)
         );
         assert_eq!(evaluation.overhead_cycles(), 30 * evaluation.messages);
     }
@@ -315,8 +317,8 @@ fn interval_errors_are_the_naive_ones() {
         assert_eq!(found.shape.intervals, whole as u64);
         let lengths: Vec<_> = ends.windows(2).map(|e| (e[1] - e[0]) as u64).collect();
         assert_eq!(found.shape.lengths, lengths);
-        assert!((error / whole as f64 - evaluation.error).abs() < 1e-9);
-        assert!((found.parts.total() - evaluation.error).abs() < 1e-9);
+        assert!((error / whole as f64 - evaluation.error.unwrap()).abs() < 1e-9);
+        assert!((found.parts.total() - evaluation.error.unwrap()).abs() < 1e-9);
         assert_eq!(found.false_positives, mean(false_positives));
         assert_eq!(
             (found.shape.distinct, found.shape.candidates),
@@ -356,7 +358,92 @@ fn an_empty_stream_has_no_error() {
     for evaluation in evaluated(&specs(), &[], Filter::default()) {
         assert_eq!(
             (evaluation.events, evaluation.messages, evaluation.error),
-            (0, 0, 0.0)
+            (0, 0, Err(Unjudged::Empty))
         );
+    }
+}
+
+/// No error is null, with a reason, and never 0.
+#[test]
+fn what_judges_nothing_is_null() {
+    let (events, specs) = (events(), specs());
+    let some = "executions=10,tuple=10%,load=40%".parse().unwrap();
+    let none = "executions=1000000,tuple=10%,load=40%".parse().unwrap();
+    for (events, filter, interval, others) in [
+        (&events[..300], some, Some("shorter"), None),
+        (&events[..], none, None, Some("filter")),
+        (&[], Filter::default(), Some("no events"), Some("no events")),
+    ] {
+        let list = json::evaluations(&evaluated(&specs, events, filter));
+        for (value, spec) in list.as_array().unwrap().iter().zip(&specs) {
+            let reason = match spec.interval() {
+                Some(spec) => interval.filter(|_| events.len() < spec.interval as usize),
+                None => others,
+            };
+            let said = value["no_error"].as_str();
+            assert_eq!(
+                value["error"].is_null(),
+                reason.is_some(),
+                "{spec}: {value}"
+            );
+            assert_eq!(said.is_some(), reason.is_some(), "{spec}: {value}");
+            assert!(
+                said.unwrap_or("").contains(reason.unwrap_or("")),
+                "{spec}: {value}"
+            );
+            let Some(_) = reason else { continue };
+            if spec.interval().is_some() {
+                for name in ["mean_interval", "distinct", "candidates", "false_positives"] {
+                    assert!(value[name].is_null(), "{spec}: {name}");
+                }
+                assert!(value["error_parts"]["false_positive"].is_null());
+                assert_eq!(value["unfinished"], events.len());
+            } else {
+                assert!(value["points"][0]["error"].is_null());
+            }
+        }
+    }
+}
+
+/// A kind of which the filter leaves nothing has no error of its own, beside one that has.
+#[test]
+fn a_kind_that_is_not_judged_has_none() {
+    let filter = "executions=500,tuple=10%,load=40%".parse().unwrap();
+    let found = evaluated(&specs()[1..2], &events(), filter);
+    let of = |kind| {
+        found[0]
+            .kind_errors
+            .iter()
+            .find(|k| k.kind == kind)
+            .unwrap()
+    };
+    assert!(of(Kind::Value).error.is_some() && found[0].error.is_ok());
+    assert_eq!((of(Kind::Call).error, of(Kind::Call).tuples), (None, 0));
+    let json = json::evaluations(&found);
+    assert!(json[0]["kinds"]["call"]["error"].is_null() && json[0]["error"].is_f64());
+}
+
+/// Promotions of the interval that the stream does not finish are not counted.
+#[test]
+fn an_unfinished_interval_counts_nothing() {
+    let events = events();
+    let specs = specs();
+    for (whole, more) in evaluated(&specs, &events[..4000], Filter::default())
+        .iter()
+        .zip(evaluated(&specs, &events[..4000 + 499], Filter::default()))
+    {
+        let (Some(whole), Some(more), Some(spec)) =
+            (&whole.interval, &more.interval, more.spec.interval())
+        else {
+            continue;
+        };
+        if whole.shape.intervals != more.shape.intervals || spec.is_adaptive() {
+            continue;
+        }
+        assert_eq!(more.unfinished, whole.unfinished + 499);
+        let figures =
+            |i: &trommel_profile::accuracy::IntervalAccuracy| (i.promotions, i.accumulator_full);
+        assert_eq!(figures(whole), figures(more), "{spec:?}");
+        assert!(whole.promotions > 0);
     }
 }

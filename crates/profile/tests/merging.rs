@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::call_tree::{Basis, CallTree, Frame, NodeId, Weight};
 use trommel_profile::merge::Merged;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::windows::Windows;
@@ -51,6 +52,7 @@ prop_compose! {
         given in prop::collection::vec(given(), 0..8),
         run in run(),
         (pid, argument) in (1_u32..3, 0_u8..3),
+        stacks in prop::collection::vec((prop::collection::vec((0..PATHS.len(), 0_u64..4), 0..4), 1_u64..9), 0..6),
         (bias, taken, cpu, budget) in (1_u64..3, 1_u64..100, 1_u64..1_000_000, 1_u32..5),
     ) -> Profile {
         // Each has its own numbers for the same modules.
@@ -95,6 +97,12 @@ prop_compose! {
             let sampled = Sampled { samples, executions, variance: executions * unit, probability };
             windows.arguments.insert(Passed { target, call, register }, Argument { sampled, counts });
         }
+        let mut tree = CallTree::new(Basis::Stacks);
+        for (stack, own) in stacks {
+            let at = |(path, vaddr)| Place::new(id(path), Vaddr(vaddr));
+            let frames = stack.into_iter().map(|frame| Frame { at: at(frame), call: None });
+            tree.add_stack(frames, Weight { times: 1, own });
+        }
         Profile {
             origin: Origin { pid, ..Origin::default() },
             command: vec![b"prog".to_vec(), vec![argument]],
@@ -103,6 +111,7 @@ prop_compose! {
             kinds: all,
             run,
             windows: Some(windows),
+            call_trees: vec![tree],
             ..Profile::default()
         }
     }
@@ -122,6 +131,7 @@ struct Said {
     pid: u32,
     windows: Vec<u64>,
     arguments: BTreeMap<Register, Vec<(u64, u64)>>,
+    paths: BTreeMap<Vec<Named>, Weight>,
 }
 
 /// A function, a call of it or all, and a register.
@@ -164,6 +174,13 @@ fn said(profile: &Profile) -> Said {
         );
         arguments.insert(register, counts);
     }
+    let mut paths = BTreeMap::new();
+    if let Some(tree) = profile.call_tree(Basis::Stacks) {
+        for (number, node) in tree.nodes().iter().enumerate() {
+            let frames = tree.path(NodeId(number as u32));
+            paths.insert(frames.map(|frame| named(frame.at)).collect(), node.weight);
+        }
+    }
     Said {
         counts,
         seen: seen
@@ -184,6 +201,7 @@ fn said(profile: &Profile) -> Said {
             windows.budget as u64,
         ],
         arguments,
+        paths,
     }
 }
 

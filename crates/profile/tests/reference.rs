@@ -3,9 +3,14 @@
 //! The reference streams are large and not part of the repository: they are looked for in the
 //! directory of `TROMMEL_SHARED`, else in `../shared` beside the workspace.
 
+#[path = "../../conformance/src/not_tested.rs"]
+#[allow(unreachable_pub)] // reason: it is a public module of its own crate.
+mod not_tested;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use not_tested::not_tested;
 use serde_json::Value;
 use trommel_compress::Spec;
 use trommel_profile::accuracy::{Options, evaluate, json};
@@ -41,7 +46,10 @@ fn ours<'a>(evaluation: &'a Value, name: &str) -> &'a Value {
 fn the_reference_is_met_to_the_last_digit() {
     let streams = shared().join("streams");
     let Ok(expected) = std::fs::read_to_string(streams.join("expected.jsonl")) else {
-        println!("SKIPPED: no reference streams at {}", streams.display());
+        not_tested(format_args!(
+            "no reference streams at {}",
+            streams.display()
+        ));
         return;
     };
     let mut by_stream = BTreeMap::<String, Vec<Value>>::new();

@@ -31,7 +31,7 @@ pub struct Comments {
     /// On the lines before it, and those inside it.
     pub before: Vec<String>,
     /// After it, on the line where it ends.
-    pub behind: Option<String>,
+    pub after: Option<String>,
 }
 
 /// A word.

@@ -102,6 +102,12 @@ pub(crate) fn check(text: &str, file: &File, found: &mut Vec<Diagnostic>) -> Che
             }
         }
     }
+    checker.without_code(file, &checked.tags);
+    let asks = file.items.iter().any(|item| matches!(item, Item::Query(_)));
+    if !asks && checker.errors() == 0 {
+        let fix = "write one, such as `for opBRANCH * every 256 collect pc misc; send 1 stop;`";
+        checker.warn(Span::default(), "there is no query: nothing is asked", fix);
+    }
     checked
 }
 
@@ -220,6 +226,32 @@ impl Checker<'_> {
                 }
             };
             rules.push(Rule { tag: number, place });
+        }
+    }
+
+    /// Tags that are selected by number, and that no rule gives to any code. Without a rule, all code has tag 0.
+    fn without_code(&mut self, file: &File, rules: &[Rule]) {
+        let queries = file.items.iter().filter_map(|item| match item {
+            Item::Query(query) => Some(query),
+            Item::Tag(_) => None,
+        });
+        for selector in queries.flat_map(|query| &query.selectors) {
+            let Some(number) = &selector.tag else {
+                continue;
+            };
+            let is_given = |tag| tag == 0 || rules.iter().any(|rule| i128::from(rule.tag) == tag);
+            if (0..i128::from(TAGS)).contains(&number.value) && !is_given(number.value) {
+                let name = &selector.name.text;
+                let message = format!(
+                    "`{name} {0}` selects nothing: no rule gives tag {0} to any code",
+                    number.value
+                );
+                let fix = format!(
+                    "write a rule, such as `tag {} symbol \"NAME\";`, or `{name} *` to select all code",
+                    number.value
+                );
+                self.warn(selector.span, message, fix);
+            }
         }
     }
 

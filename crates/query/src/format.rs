@@ -79,7 +79,7 @@ pub(crate) fn statement(out: &mut String, indent: usize, comments: &Comments, wo
         out.push_str(word);
     }
     out.push(';');
-    if let Some(comment) = &comments.behind {
+    if let Some(comment) = &comments.after {
         out.push_str(" #");
         out.push_str(comment);
     }

@@ -25,6 +25,7 @@
 //! | [`assemble`](fn@assemble), [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
 //! | [`throttle`] | rates for `every auto` |
+//! | [`quick`] | queries that only compare and count, as trees that generated code can follow |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
 //! | [`access`] | what memory one accesses, and how data goes through it |
 //!
@@ -93,6 +94,7 @@ pub mod observe;
 mod parse;
 mod pc;
 pub mod program;
+pub mod quick;
 pub mod rate;
 pub mod record;
 pub mod tag;

@@ -234,9 +234,9 @@ impl Emitter {
     fn arm(&mut self, arm: &Arm, otherwise: Else, end: Label) {
         // Whether code of this clause stands after the arm.
         let more = otherwise == Else::Follows(false);
-        let behind = self.label();
+        let after = self.label();
         let skip = match otherwise {
-            Else::Follows(_) => Continuation::To(behind),
+            Else::Follows(_) => Continuation::To(after),
             Else::Is(way) => way,
         };
         let conditions = match arm.conditions[..] {
@@ -263,7 +263,7 @@ impl Emitter {
                 self.actions(others, finish);
             }
         }
-        self.places[behind.0] = self.code.len();
+        self.places[after.0] = self.code.len();
     }
 
     /// Actions that are done in any case, the last of a clause.

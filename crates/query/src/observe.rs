@@ -144,6 +144,24 @@ pub struct Observation {
     transfer: Transfer,
     /// Bytes by which it moves the stack pointer, where the move is undone when looking after it.
     moves_stack: i64,
+    /// The register that a load has loaded all of its memory operand to, and nothing else.
+    loaded: Source,
+}
+
+/// Place of the word of a field at the time of the observation, as far as generated code can read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// It is always the same.
+    Constant(u64),
+    /// The lower bytes of a general register.
+    General {
+        /// Its hardware number.
+        number: u8,
+        /// The bytes, 1, 2, 4 or 8.
+        size: u8,
+        /// The second byte is meant.
+        second: bool,
+    },
 }
 
 /// A machine as it was before an instruction that moved its stack pointer.
@@ -176,6 +194,41 @@ impl Observation {
     /// Its address.
     pub const fn pc(&self) -> u64 {
         self.pc
+    }
+
+    /// Returns where the word of a field is, if it is in a register or always the same. Only where looking once is enough.
+    pub fn held(&self, field: Field) -> Option<Held> {
+        if self.when == When::Both {
+            return None;
+        }
+        let source = match field {
+            Field::Pc => return Some(Held::Constant(self.pc)),
+            Field::Op1 => self.sources[0],
+            // Of loads, stores and jumps these are parts of an address.
+            Field::Op2 | Field::Op3 if self.address.is_some() => return None,
+            Field::Op2 => self.sources[1],
+            Field::Op3 => self.sources[2],
+            Field::Res1 if self.operation.is_transfer() => return None,
+            Field::Res1 if self.loaded != Source::None => self.loaded,
+            Field::Res1 => self.results[0],
+            _ => return None,
+        };
+        match source {
+            Source::None => Some(Held::Constant(0)),
+            Source::Constant(value) => Some(Held::Constant(value)),
+            // The stack pointer is not what it was.
+            Source::General { number: 4, .. } if self.moves_stack != 0 => None,
+            Source::General {
+                number,
+                size,
+                second,
+            } => Some(Held::General {
+                number,
+                size,
+                second,
+            }),
+            Source::Vector { .. } | Source::Memory | Source::Base | Source::Index => None,
+        }
     }
 
     /// Returns what is known before: to be called before the instruction, or after it where only that

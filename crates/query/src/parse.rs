@@ -214,7 +214,7 @@ impl Parser<'_> {
             {
                 break;
             } else {
-                comments.behind = Some(comment.text.clone());
+                comments.after = Some(comment.text.clone());
             }
             self.commented += 1;
         }
@@ -365,8 +365,8 @@ impl Parser<'_> {
 
     fn clause(&mut self) -> Result<Clause> {
         let start = self.span();
-        let behind = self.tokens.get(self.at + 1).map(|t| &t.kind);
-        let label = if self.token().kind == Kind::Word && behind == Some(&Kind::Sign(":")) {
+        let after = self.tokens.get(self.at + 1).map(|t| &t.kind);
+        let label = if self.token().kind == Kind::Word && after == Some(&Kind::Sign(":")) {
             let name = self.word("a label", "keywords are no labels: choose another name")?;
             self.at += 1;
             Some(name)

@@ -77,9 +77,9 @@ impl Program {
                 program.code.len()
             ));
         }
-        let behind = |(_, c): &(_, Control)| c.start.number() >= program.code.len();
-        let behind = program.table.entries().find(behind);
-        if let Some((entry, _)) = behind {
+        let beyond_end = |(_, c): &(_, Control)| c.start.number() >= program.code.len();
+        let beyond_end = program.table.entries().find(beyond_end);
+        if let Some((entry, _)) = beyond_end {
             return overall(format!(
                 "the query of {entry} starts after the last instruction"
             ));

@@ -1,6 +1,7 @@
 //! The language as people meet it: the paper's queries, what each construct assembles to, and what is
 //! said about each mistake.
 
+use trommel_query::Severity;
 use trommel_query::disassemble::disassemble;
 use trommel_query::instruction::Next;
 use trommel_query::{
@@ -41,7 +42,8 @@ const ELSE_STOP: u64 = 2 << 47;
 fn figure_2_assembles_to_one_instruction_each() {
     for text in FIGURE_2 {
         let assembly = assembled(text);
-        assert!(assembly.warnings.is_empty());
+        // As printed, no rule gives the tag.
+        assert_eq!(assembly.warnings.len(), usize::from(text == FIGURE_2[2]));
         assert_eq!(assembly.program.code().len(), 1);
     }
     let [a, b, c, d] = FIGURE_2.map(|text| assembled(text).program);
@@ -95,7 +97,8 @@ fn queries_together_share_the_table_and_the_code() {
         [Field::Op1, Field::Op2, Field::Op3]
     );
     // The fourth selects what the first and the third select already.
-    let found = assemble(&FIGURE_2.join("\n")).expect_err("opBRANCH has one entry");
+    let mut found = assemble(&FIGURE_2.join("\n")).expect_err("opBRANCH has one entry");
+    found.retain(|d| d.severity == Severity::Error);
     assert!(found[0].message.contains("opBRANCH 0 is selected twice"));
     assert!(found[0].message.contains("line 1"));
     assert_eq!(

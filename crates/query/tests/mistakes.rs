@@ -435,3 +435,20 @@ fn what_is_probably_not_meant_is_said() {
         );
     }
 }
+
+#[test]
+fn queries_that_select_nothing_are_said() {
+    let query = |tag: &str| format!("for opLOAD {tag} always collect pc; send 1 stop;");
+    let said = |text: &str| -> Vec<String> {
+        let warnings = assemble(text).expect(text).warnings;
+        warnings.into_iter().map(|w| w.message).collect()
+    };
+    assert_eq!(said("tag 1 symbol f;").len(), 1);
+    assert!(said("")[0].contains("there is no query"));
+    assert!(said(&query("2"))[0].contains("`opLOAD 2` selects nothing"));
+    let rule = |tag: &str| query(tag) + "tag 2 symbol f;";
+    assert_eq!(said(&rule("3")).len(), 1);
+    for text in [query("0"), query("*"), rule("2"), rule("0")] {
+        assert!(said(&text).is_empty(), "{text}");
+    }
+}

@@ -19,7 +19,7 @@ pub struct Converge {
     /// Not 0: the target reads tables. The host's to write, as are the next ones.
     pub wanted: AtomicU32,
     /// Number of reports so far; 0: nothing yet.
-    pub told: AtomicU32,
+    pub reported: AtomicU32,
     /// Number of the table.
     pub table: AtomicU32,
     /// Every place has its probe, whatever the table says.
@@ -28,11 +28,11 @@ pub struct Converge {
     pub lasts: AtomicU64,
     /// Places in it.
     pub places: AtomicU32,
-    /// Value of [`told`](Converge::told) that the target goes by. The target's to write.
+    /// Value of [`reported`](Converge::reported) that the target goes by. The target's to write.
     pub seen: AtomicU32,
     /// Time stamp when the target began to go by it. The target's to write, before `seen`.
     pub stamp: AtomicU64,
-    /// Last value of [`told`](Converge::told) whose time was over. The target's to write, when it finds that.
+    /// Last value of [`reported`](Converge::reported) whose time was over. The target's to write, when it finds that.
     pub back: AtomicU32,
     /// Time stamp of [`back`](Converge::back).
     pub back_stamp: AtomicU64,
@@ -45,7 +45,7 @@ impl Default for Converge {
     fn default() -> Self {
         Self {
             wanted: AtomicU32::new(0),
-            told: AtomicU32::new(0),
+            reported: AtomicU32::new(0),
             table: AtomicU32::new(0),
             all: AtomicU32::new(0),
             places: AtomicU32::new(0),

@@ -1,4 +1,4 @@
-//! The dictionary: the meaning of path numbers.
+//! The dictionary: the meaning of exit numbers.
 //!
 //! The runtime describes each fragment once, when it translates it, as a *block*: its events in order
 //! along the main line. The main line is the straight way through, branches not taken. Of a trace it is the way that was recorded.

@@ -5,18 +5,18 @@ use crate::sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::contexts::TREE_BYTES;
+use crate::control::Control;
 use crate::converge::Converge;
-use crate::marks::ARENAS;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
 use crate::queries::{Header, MESSAGE_WORDS, Queries};
-use crate::thread_page::{Attached, ThreadPage};
-use crate::work::Work;
+use crate::thread_page::ThreadPage;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 24;
+pub const LAYOUT_VERSION: u32 = 29;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -27,7 +27,7 @@ pub const BACKLOG: usize = 63;
 pub const MAX_THREADS: usize = 1 << 12;
 /// Chunks in the pool: each thread fills one, and those published wait.
 pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
-/// Run-time values in one record: what fits [`MAX_RECORD`] after the path number.
+/// Run-time values in one record: what fits [`MAX_RECORD`] after the exit number.
 pub const MAX_VALUES: usize = (MAX_RECORD - 4) / 8;
 /// A write pointer whose offset in its 64 KiB window is below this has filled its chunk.
 pub const FULL_WINDOW: usize = 256;
@@ -59,7 +59,7 @@ pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
 pub const COUNTER_ARRAY_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(64);
 /// Counter arrays of counters: one for each thread, and those of threads that have ended and were not yet read.
 pub const COUNTER_ARRAYS: usize = 64;
-/// Bytes of a counter array: a `u64` for each path number, and then a table of value counters.
+/// Bytes of a counter array: a `u64` for each exit number, and then a table of value counters.
 pub const COUNTER_ARRAY_BYTES: usize = 32 << 20;
 /// Value counters in a counter array, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
 pub const VALUE_COUNTERS: usize = 1 << 16;
@@ -108,7 +108,7 @@ pub const THREAD_PAGES_OFFSET: usize =
 pub const REGION_OFFSET: usize = THREAD_PAGES_OFFSET + MAX_THREADS * THREAD_PAGE;
 /// Regions that can be recorded.
 pub const MAX_REGIONS: usize = 0x4000;
-/// Path index: `u32` word offset for each path number.
+/// Path index: `u32` word offset for each exit number.
 pub const DICT_INDEX_OFFSET: usize = REGION_OFFSET + MAX_REGIONS * size_of::<RegionRecord>();
 /// Dictionary words (`u64`).
 pub const DICT_WORDS_OFFSET: usize = DICT_INDEX_OFFSET + MAX_PATHS * 4;
@@ -122,8 +122,10 @@ pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
 pub const COUNTER_ARRAYS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
 /// Fragments for later runs ([`crate::persist`]).
 pub const MADE_OFFSET: usize = COUNTER_ARRAYS_OFFSET + COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
+/// Trees of calling contexts, one for each counter array ([`crate::contexts`]).
+pub const CONTEXTS_OFFSET: usize = (MADE_OFFSET + PERSIST_BYTES).next_multiple_of(CHUNK);
 /// Bytes of one slot. Slots are sparse: only used pages take memory.
-pub const SLOT_BYTES: usize = MADE_OFFSET + PERSIST_BYTES;
+pub const SLOT_BYTES: usize = CONTEXTS_OFFSET + COUNTER_ARRAYS * TREE_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
@@ -166,131 +168,14 @@ pub struct CounterArray {
     pad: AtomicU32,
 }
 
-/// State of the target's runtime, as the host sees it in [`Control::state`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum State {
-    /// Not yet started.
-    Fresh = 0,
-    /// Running under control.
-    Controlled = 1,
-    /// Detached: runs natively from now on; [`Control::detach`] says why.
-    Native = 2,
-    /// Ended through `exit` or `exit_group`; everything is published.
-    Exited = 3,
-    /// About to `exec`: what follows is another program, natively.
-    Exec = 4,
-}
-
-impl State {
-    /// The state of a number found in shared memory.
-    pub const fn from_number(n: u32) -> Option<Self> {
-        Some(match n {
-            0 => Self::Fresh,
-            1 => Self::Controlled,
-            2 => Self::Native,
-            3 => Self::Exited,
-            4 => Self::Exec,
-            _ => return None,
-        })
-    }
-}
-
-/// Reason why a program was detached. Numbers are stored in shared memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Detached {
-    /// A process starts that shares its memory and is no thread of its.
-    SharedMemory = 1,
-    /// An instruction that the translator does not run in the cache.
-    Instruction = 3,
-    /// The app sets its GS base, which the runtime needs.
-    GsBase = 4,
-    /// The host is gone.
-    HostGone = 5,
-    /// The dictionary or the code cache can grow no further.
-    OutOfSpace = 6,
-    /// The app closed off the system calls that the runtime needs (seccomp).
-    Seccomp = 7,
-    /// The runtime itself failed.
-    Internal = 8,
-    /// The app turns on a shadow stack for its return addresses.
-    ShadowStack = 9,
-    /// The program's memory map cannot be read.
-    NoMaps = 10,
-    /// A stress option asked for it.
-    Stress = 20,
-    /// The program steps through its own code with the trap flag.
-    SingleStep = 21,
-    /// The program has restartable sequences, which the kernel would not restart in a code cache.
-    Restartable = 22,
-    /// More threads at a time than [`MAX_THREADS`].
-    ManyThreads = 11,
-    /// Control does not make it faster.
-    BailOut = 12,
-    /// The program asked for it.
-    Asked = 13,
-    /// The runtime gets no more memory.
-    NoMemory = 14,
-}
-
-impl Detached {
-    /// The reason in words, and what to do about it.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::SharedMemory => "it started a process that shares its memory",
-            Self::Instruction => "it executed an instruction that cannot be observed",
-            Self::GsBase => "it uses the GS segment",
-            Self::HostGone => "the trommel process is gone",
-            Self::OutOfSpace => "there is no room left for the code cache or its dictionary",
-            Self::Seccomp => "it restricted its own system calls (seccomp)",
-            Self::Internal => "of an internal error of trommel; please report it",
-            Self::ShadowStack => "it turned on its shadow stack",
-            Self::ManyThreads => "it has more threads at a time than can be observed",
-            Self::Asked => "it asked for it",
-            Self::NoMemory => {
-                "there is no memory left for trommel: it has a limit on its address space (ulimit -v), or the machine has none"
-            }
-            Self::BailOut => "translation did not pay off",
-            Self::Stress => "a stress option asked for it",
-            Self::Restartable => "it has restartable sequences (rseq)",
-            Self::SingleStep => "it steps through its own code with the trap flag",
-            Self::NoMaps => "its memory map (/proc/self/maps) cannot be read any more",
-        }
-    }
-
-    /// The reason of a number found in shared memory.
-    pub const fn from_number(n: u32) -> Option<Self> {
-        Some(match n {
-            1 => Self::SharedMemory,
-            3 => Self::Instruction,
-            4 => Self::GsBase,
-            5 => Self::HostGone,
-            6 => Self::OutOfSpace,
-            7 => Self::Seccomp,
-            8 => Self::Internal,
-            9 => Self::ShadowStack,
-            10 => Self::NoMaps,
-            11 => Self::ManyThreads,
-            12 => Self::BailOut,
-            13 => Self::Asked,
-            14 => Self::NoMemory,
-            20 => Self::Stress,
-            21 => Self::SingleStep,
-            22 => Self::Restartable,
-            _ => return None,
-        })
-    }
-}
-
-/// Value of [`Control::counters`]: there are no counter arrays.
+/// Value of [`Setup::counters`](crate::Setup::counters): there are no counter arrays.
 pub const COUNTS_NOTHING: u32 = 0;
 /// Counter arrays hold a `u64` for each path: how often it was executed.
 pub const COUNTS_PATHS: u32 = 1;
 /// Counter arrays hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
 pub const COUNTS_STRATA: u32 = 2;
 /// Counter arrays hold an [`Intervals`], and after [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known at translation time.
-/// At an interval's end its candidates are recorded: a path number of messages, the value if there is one, and four bytes for how often.
+/// At an interval's end its candidates are recorded: an exit number of messages, the value if there is one, and four bytes for how often.
 pub const COUNTS_INTERVALS: u32 = 3;
 
 /// State of a thread's interval profiler: before its counter array.
@@ -316,192 +201,19 @@ pub const CELLS: usize = 1 << 22;
 const _: () = assert!(size_of::<Intervals>() <= CELLS_OFFSET);
 const _: () = assert!(CELLS_OFFSET + CELLS * size_of::<u32>() <= VALUE_COUNTERS_OFFSET);
 
-/// A stratified periodic sampler. The host's to write.
-#[repr(C)]
-pub struct Strata {
-    /// Substreams, a power of two.
-    pub substreams: AtomicU32,
-    /// Events that a message stands for, below 65536.
-    pub rate: AtomicU32,
-    /// True if counters start at random.
-    pub phase: AtomicU32,
-    /// The hash function: 0 the papers', 1 `:crc`, 2 `:mul`.
-    pub hash: AtomicU32,
-}
-
-/// The words both sides use to keep in step.
-#[repr(C, align(64))]
-pub struct Control {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`LAYOUT_VERSION`].
-    pub version: AtomicU32,
-    /// The event kinds to collect, `KindSet::bits`.
-    pub kinds: AtomicU32,
-    /// Contents of counter arrays, [`COUNTS_NOTHING`] and so on. The host's to write.
-    pub counters: AtomicU32,
-    /// Set when values are counted, from some time on. Written by the target.
-    pub value_counters: AtomicU32,
-    /// The sampler, with [`COUNTS_STRATA`].
-    pub strata: Strata,
-    /// The profiler, with [`COUNTS_INTERVALS`], as `trommel_compress::interval::Shield` has it in words.
-    pub intervals: [AtomicU32; 12],
-    /// Stress options for tests, see the runtime's `options`.
-    pub options: AtomicU64,
-    /// The host's process, as the host sees itself.
-    pub host_pid: AtomicU32,
-    /// Children and new programs are followed.
-    pub follow: AtomicU32,
-    /// The kernel lets programs read and write the bases of FS and GS by instructions.
-    pub fsgsbase: AtomicU32,
-    /// Number of this slot.
-    pub slot: AtomicU32,
-    /// The host is done with this slot: a process that still records here is detached.
-    pub closed: AtomicU32,
-    /// The process, or children that it makes, may see other process numbers than the host.
-    pub foreign: AtomicU32,
-    /// Processes that run in this one's memory, and are no threads of its.
-    pub spawned: AtomicU32,
-    /// Exit status of the process, plus one, once the process has reported it.
-    pub exit_status: AtomicU32,
-    /// [`State`].
-    pub state: AtomicU32,
-    /// [`Detached`], when `state` is `Native`.
-    pub detach: AtomicU32,
-    /// Child processes that run natively: all of them with `follow` 0, else those that found no slot.
-    pub children: AtomicU32,
-    /// Address in the target where the program was detached.
-    pub detach_pc: AtomicU64,
-    /// Address of the pool in the target; 0 until the runtime has started.
-    pub pool_base: AtomicU64,
-
-    /// Chunks published so far. On its own cache line.
-    pub published: PaddedU64,
-    /// Chunks the host has given back so far. On its own cache line.
-    pub consumed: PaddedU64,
-    /// Chunks that were ever used: numbers from here on are not.
-    pub used: AtomicU32,
-    /// Futex: 1 while threads of the target sleep for room.
-    pub target_sleeps: AtomicU32,
-    /// Times the target asked for everything recorded to be folded.
-    pub settle_asked: AtomicU32,
-    /// Futex: the last of these requests that the host has answered.
-    pub settle_done: AtomicU32,
-    /// Threads started so far, the first one included.
-    pub threads: AtomicU32,
-    /// Times a thread found no room.
-    pub waits: AtomicU64,
-    /// Nanoseconds it waited.
-    pub wait_nanos: AtomicU64,
-
-    /// Paths in the dictionary.
-    pub paths: AtomicU32,
-    /// Regions recorded.
-    pub regions: AtomicU32,
-    /// Dictionary words used.
-    pub words: AtomicU64,
-
-    /// Fragments are kept for later runs, and taken from earlier ones. The host's to write.
-    pub persist: AtomicU32,
-    /// The shape of fragments that this process can use of an image. Written by the target.
-    pub persist_shape: AtomicU32,
-    /// Fragments that were taken from earlier runs.
-    pub kept_fragments: AtomicU64,
-    /// Fragments made, traces not.
-    pub fragments: AtomicU64,
-    /// App instructions in them.
-    pub instructions: AtomicU64,
-    /// Times control came back to the dispatcher.
-    pub dispatches: AtomicU64,
-    /// Indirect branches the inline lookup did not find.
-    pub indirect_misses: AtomicU64,
-    /// System calls handled by the runtime.
-    pub syscalls: AtomicU64,
-    /// Signals delivered to handlers of the app.
-    pub signals: AtomicU64,
-    /// Bytes of code cache in use.
-    pub cache_bytes: AtomicU64,
-    /// Times code was dropped because the app changed it.
-    pub invalidations: AtomicU64,
-
-    /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good. The host changes
-    /// the number while the program runs, never from or to 0.
-    pub window: AtomicU32,
-    /// Windows are delimited by marks ([`CAPTURE_MARK`]); before one, a random number of
-    /// instructions below this is passed. 0: no marks, and none is passed.
-    pub window_skip: AtomicU32,
-    /// Nanoseconds of CPU time from a window to the next, as often as they are begun now.
-    pub window_period: AtomicU64,
-    /// The signal that begins windows has its handler.
-    pub windows_ready: AtomicU32,
-    /// The instructions of fragments are in the dictionary, with their bytes, whatever kinds are recorded.
-    pub listed: AtomicU32,
-    /// A piece of the stack is recorded at the start of each window ([`STACK_MARK`]).
-    pub stacks: AtomicU32,
-    /// Counts of windows.
-    pub windows: Windows,
-
-    /// Traces.
-    pub trace: Traces,
-    /// Work of the engine.
-    pub work: Work,
-
-    /// State of a program that was running already.
-    pub attached: Attached,
-    /// Identifies the runtime that was built; the host's to write.
-    pub build: AtomicU64,
-    /// Place of a failure of the runtime, if [`Control::detach`] reports one.
-    pub failure: Failure,
-}
-
-/// Windows: stretches of [`Control::window`] instructions under control, between which a thread runs
-/// natively.
-#[repr(C)]
-pub struct Windows {
-    /// Windows that have ended.
-    pub ended: AtomicU64,
-    /// Instructions executed in them, but for those that were passed first.
-    pub instructions: AtomicU64,
-    /// Nanoseconds of CPU time from where the signal's handler begins to where it ends that leaves the window.
-    pub nanos: AtomicU64,
-    /// Windows that reached their last instruction.
-    pub whole: AtomicU64,
-    /// Windows that ended before a system call.
-    pub calls: AtomicU64,
-    /// Windows that ended at an instruction which caused a signal, or at a signal that was sent.
-    pub signals: AtomicU64,
-    /// Windows that ended before an instruction that cannot be executed in the cache.
-    pub refused: AtomicU64,
-    /// Windows that did not begin. The host was late, or the thread was at a place where it cannot be
-    /// attached.
-    pub skipped: AtomicU64,
-    /// Signals of threads' own timers, each of which was to begin one.
-    pub timed: AtomicU64,
-    /// Timer signals that came in the midst of a long time to the next window and began none.
-    pub waited: AtomicU64,
-    /// The mean number of ticks from one such signal to the next, in parts of 256; 0: no timers.
-    pub ticks: AtomicU32,
-    /// Nanoseconds from one tick of the kernel to the next.
-    pub tick: AtomicU32,
-    /// Threads that got no timer.
-    pub refused_timers: AtomicU32,
-    /// The last [`LAST_WINDOWS`] windows, in turn.
-    pub last: [LastWindow; LAST_WINDOWS],
-}
-
-/// Mark in place of a path number: the window proper begins. Records of the thread since the last [`END_MARK`] are of
+/// Mark in place of an exit number: the window proper begins. Records of the thread since the last [`END_MARK`] are of
 /// instructions that were skipped. [`CAPTURE_WORDS`] 64-bit words follow: the cycles that timing a load takes, where latencies are wanted.
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
 /// See [`CAPTURE_MARK`].
 pub const CAPTURE_WORDS: usize = 1;
-/// Mark in place of a path number, after a [`CAPTURE_MARK`]. [`STACK_WORDS`] 64-bit words follow: how many are valid after
+/// Mark in place of an exit number, after a [`CAPTURE_MARK`]. [`STACK_WORDS`] 64-bit words follow: how many are valid after
 /// this one, and the words. A window's first are the address of its first instruction, and the stack pointer and the frame
 /// pointer there. Words of the stack follow, from the stack pointer up.
 pub const STACK_MARK: u32 = u32::MAX - 2;
 /// See [`STACK_MARK`].
 pub const STACK_WORDS: usize = 31;
-/// Mark in place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
-/// [`CAPTURE_MARK`], instructions that were requested, and [`Control::window_period`].
+/// Mark in place of an exit number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
+/// [`CAPTURE_MARK`], instructions that were requested, and [`WindowSetup::period`](crate::WindowSetup::period).
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
 pub const END_WORDS: usize = 3;
@@ -512,98 +224,12 @@ const _: () = assert!(MAX_PATHS <= Header::MESSAGE as usize);
 const _: () = assert!(4 + 8 * MESSAGE_WORDS <= MAX_RECORD);
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
-/// Windows that are remembered.
-pub const LAST_WINDOWS: usize = 32;
 /// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no
 /// program handle, block or wait for. It installs its handler when a thread is cancelled first,
 /// and that takes no notice of signals which it has not sent; there are no windows from then on.
 pub const WINDOW_SIGNAL: i32 = 32;
 /// Instructions of a window at most.
 pub const MAX_WINDOW: u32 = 60_000;
-
-/// A window that has ended. Written by a thread that holds the runtime's lock.
-#[repr(C)]
-pub struct LastWindow {
-    /// First instruction of the window.
-    pub from: AtomicU64,
-    /// Address where the thread went on natively.
-    pub to: AtomicU64,
-    /// Instructions executed in between.
-    pub instructions: AtomicU64,
-}
-
-/// Optimisation of traces beyond their layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u32)]
-pub enum Optimise {
-    /// Changes that the program cannot observe.
-    #[default]
-    Conservative = 0,
-    /// No optimisation.
-    Off = 1,
-    /// Stack frames are taken to be written by their own thread alone, also where there are several.
-    Aggressive = 2,
-}
-
-impl Optimise {
-    /// Returns the level that a stored word stands for.
-    pub const fn from_word(word: u32) -> Self {
-        match word {
-            1 => Self::Off,
-            2 => Self::Aggressive,
-            _ => Self::Conservative,
-        }
-    }
-}
-
-/// Selection of traces, and its results.
-#[repr(C)]
-pub struct Traces {
-    /// Times that a start is reached before a trace is made; 0: no traces. The host's to write.
-    pub threshold: AtomicU32,
-    /// Level of optimisation of traces, an [`Optimise`]. The host's to write.
-    pub optimise: AtomicU32,
-    /// The program stays attached even if translation does not pay off. The host's to write.
-    pub stay: AtomicU32,
-    /// Exits are not linked: each leads to the dispatcher. The host's to write.
-    pub unlinked: AtomicU32,
-    /// Traces end at returns. The host's to write.
-    pub no_returns: AtomicU32,
-    /// Code that does the program's own work is marked ([`crate::marks`]). The host's to write.
-    pub audit: AtomicU32,
-    /// The program is to be detached: translation does not pay off. The host's to write.
-    pub lost: AtomicU32,
-    /// Only one thread wrote to the memory of the process when the host attached to it. The host's to write.
-    pub alone: AtomicU32,
-    /// Start addresses of arenas; 0 after the last.
-    pub arenas: [AtomicU64; ARENAS],
-    /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.
-    pub cache: AtomicU64,
-    /// Paths of which no trace was made.
-    pub abandoned: AtomicU64,
-    /// Traces made.
-    pub made: AtomicU64,
-    /// App instructions in them.
-    pub instructions: AtomicU64,
-    /// Bytes of code in them.
-    pub bytes: AtomicU64,
-}
-
-/// Callers that a [`Failure`] names at most.
-pub const FAILURE_STACK: usize = 8;
-
-/// A failure of the runtime itself, in offsets from the start of its code.
-#[repr(C)]
-pub struct Failure {
-    /// The signal that it raised, written last; 0 while there was none.
-    pub signal: AtomicU32,
-    /// The thread's id in the kernel.
-    pub tid: AtomicU32,
-    /// The instruction.
-    pub offset: AtomicU64,
-    /// Addresses that may have called it, innermost first; 0 after the last.
-    pub stack: [AtomicU64; FAILURE_STACK],
-}
 
 /// The first bytes of a file: who uses it. A file belongs to one program and the processes that came
 /// of it by `fork`; each has a *slot*, in which everything else is.
@@ -633,6 +259,12 @@ impl Directory {
         const OWNER_DIED: u32 = 1 << 30;
         const OWNER: u32 = OWNER_DIED - 1;
         word & OWNER != 0 && word & OWNER_DIED == 0
+    }
+
+    /// Returns whether the host has died, by the same word.
+    pub const fn host_died(word: u32) -> bool {
+        const OWNER_DIED: u32 = 1 << 30;
+        word & OWNER_DIED != 0
     }
 
     /// Takes a free slot, for a process that is about to be made.
@@ -753,10 +385,6 @@ impl Unfollowed {
 /// Value of [`Chunk::thread`]: a process that shares its parent's memory until it runs a program of its own.
 /// Its events count as its parent's.
 pub const SPAWNED: u32 = 1 << 31;
-
-/// A counter that shares its cache line with nothing.
-#[repr(C, align(64))]
-pub struct PaddedU64(pub AtomicU64);
 
 /// One region of executable memory as the runtime found it. A later record for an overlapping
 /// range replaces the earlier one.

@@ -23,10 +23,11 @@
 //! | [`queries::Queries`] | both | the query program, and its counts |
 //! | [`CounterArray`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //! | [`persist`] | target | fragments for later runs |
+//! | [`contexts`] | target | the tree of calling contexts of each thread, where those are counted |
 //!
-//! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
-//! 64-bit word for each run-time value on that path, in order. All that is known at translation
-//! time (which branches, which direction, which direct calls) is implied by the path number and
+//! A *record* is one execution of one *exit* of a fragment: a 32-bit exit number, then one
+//! 64-bit word for each run-time value on the way there, in order. All that is known at translation
+//! time (which branches, which direction, which direct calls) is implied by the exit number and
 //! costs nothing at run time. Generated code stores the values first, then the number, then
 //! advances the write pointer; a record is complete when the write pointer has passed it.
 //!
@@ -42,7 +43,7 @@
 //! A *message* of a query is a record too. Its number is a [`queries::Header`], which says that it is a message, and of
 //! which query. Its words follow. So messages of a thread stand among its records in the order in which they were sent.
 //!
-//! A process made by `fork` goes on with its parent's code cache. So it shares the path numbers, regions and
+//! A process made by `fork` goes on with its parent's code cache. So it shares the exit numbers, regions and
 //! dictionary words that were there at the `fork`. [`Slot`] says how many, and they are read in the
 //! parent's slot. The child's own follow them.
 //!
@@ -81,6 +82,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod contexts;
+mod control;
 pub mod converge;
 pub mod dict;
 mod layout;
@@ -89,24 +92,30 @@ pub mod persist;
 pub mod prefetch;
 pub mod protocol;
 pub mod queries;
+pub mod seccomp;
 mod sizes;
 pub mod stamps;
 pub mod thread_page;
+pub mod wake;
 pub mod work;
 
+pub use control::{
+    Chunks, Control, Detached, EngineCounts, Extent, FAILURE_STACK, Failure, Host, Identity,
+    LAST_WINDOWS, LIMITS, LastWindow, Optimise, PaddedU64, Process, Settling, Setup, State, Strata,
+    TraceSetup, Traces, WindowSetup, Windows,
+};
 pub use layout::{
     BACKLOG, BIASES_OFFSET, CAPTURE_MARK, CAPTURE_WORDS, CELLS, CELLS_OFFSET, CHUNK, CHUNKS,
-    CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_COUNTERS,
-    COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS,
-    COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, CounterArray, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Detached, Directory, END_MARK, END_WORDS, FAILURE_STACK,
-    FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, Intervals, LAST_WINDOWS, LAYOUT_VERSION,
-    LastWindow, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS,
-    MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, Optimise, POOL_BYTES,
-    POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
-    RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, State, Strata,
-    THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter,
-    WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    CHUNKS_OFFSET, CONTEXTS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES,
+    COUNTER_ARRAY_COUNTERS, COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET,
+    COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, CounterArray,
+    DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK, END_WORDS,
+    FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
+    MAX_CHUNK_BYTES, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
+    MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET,
+    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, THREAD_PAGES_OFFSET, Unfollowed,
+    VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter, WINDOW_SIGNAL, chunk_start, slot_start,
 };
 pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 

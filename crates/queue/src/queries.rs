@@ -44,7 +44,9 @@ pub struct Queries {
     pub ranges: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
-    /// Counts of executions, by table entry.
+    /// Thread pages that may have counts of ways: those below.
+    pub pages: AtomicU32,
+    /// Counts of executions, by table entry, but those that are counted by ways.
     pub seen: [Seen; ENTRIES],
     /// Counts of actions, by instruction.
     pub done: [Acted; INSTRUCTIONS],
@@ -102,7 +104,7 @@ pub enum Sort {
     Synchronous,
 }
 
-/// Number that stands in place of the path number in the record of a message.
+/// Number that stands in place of the exit number in the record of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// The instruction that sends it.

@@ -10,6 +10,9 @@
 //! it reaches a boundary, and wait with [`ThreadPage::parked`] set. From [`GO`] on they run natively.
 //! So no thread executes code of the app's while the kernel has the runtime's signal handlers for
 //! the app's.
+//!
+//! # Bursts
+//! With [`Attached::rests`] the runtime stays in the process, which *rests*: all threads are native. [`Attached::wake`] is the way back.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -32,11 +35,15 @@ pub struct Attached {
     pub bid_farewell: AtomicU32,
     /// Threads that were stopped when the runtime was put in.
     pub threads: AtomicU32,
-    pad: AtomicU32,
+    /// Not 0: the routine at [`Self::farewell`] leaves the runtime in the process, for the next burst of control.
+    pub rests: AtomicU32,
     /// Address in the target where such a thread enters the runtime.
     pub join: AtomicU64,
     /// A routine that gives the kernel back the app's dispositions, in the target.
     pub farewell: AtomicU64,
+    /// A routine that makes a process that rests ready to be controlled again, in the target. It is given a
+    /// [`Wake`](crate::wake::Wake) and thread ids.
+    pub wake: AtomicU64,
     /// After the call with which the runtime waits in the app's name, and where a thread goes on that
     /// is not to wait, in the target.
     pub wait: [AtomicU64; 2],
@@ -44,6 +51,9 @@ pub struct Attached {
     pub image: [AtomicU64; 2],
     /// Address of the [`Owned`] ranges, in the target.
     pub owned: AtomicU64,
+    /// The process that detaches this one whatever happens (the host's keeper), as the host sees it, and when it was started in the
+    /// kernel's ticks; 0: none. The host's to write.
+    pub keeper: [AtomicU64; 2],
 }
 
 /// A thread's page from its first byte.
@@ -62,7 +72,8 @@ pub struct ThreadPage {
     /// Restart of the system call that the thread was stopped in, as the kernel would have done it: one
     /// of its `ERESTART…` numbers, or 0.
     pub interrupted: AtomicU32,
-    pad: AtomicU32,
+    /// The id of the process that the thread is of.
+    pub pid: AtomicU32,
     /// The app's signal mask.
     pub mask: AtomicU64,
     /// Address where the app goes on.
@@ -71,7 +82,17 @@ pub struct ThreadPage {
     pub flags: AtomicU64,
     /// The app's general registers in hardware order.
     pub regs: [AtomicU64; 16],
+    /// Address of the node of the thread's calling context ([`crate::contexts`]); 0: there is none.
+    pub node: AtomicU64,
+    /// Instructions that are not in the node's own yet.
+    pub instructions: AtomicU64,
+    /// Executions of which a query has decided in generated code, by way (`trommel_query::quick`). Sums of all threads that have
+    /// had the page, for the process.
+    pub ways: [AtomicU64; WAYS],
 }
+
+/// Ways of queries at most.
+pub const WAYS: usize = 128;
 
 /// Ranges of [`Owned`] at most.
 pub const MAX_OWNED: usize = 128;

@@ -12,7 +12,8 @@ use trommel_runtime::base::address::AppPc;
 use trommel_runtime::base::prefix::Prefix;
 use trommel_runtime::base::sys;
 use trommel_runtime::cache::Cache;
-use trommel_runtime::channel::deliver::{Mapped, Shared};
+use trommel_runtime::channel::dictionary::Shared;
+use trommel_runtime::channel::slot::Mapped;
 use trommel_runtime::memory::pages::Pages;
 use trommel_runtime::memory::region::Regions;
 use trommel_runtime::observe::pairs::Pairs;
@@ -74,7 +75,7 @@ fn main() {
             _ => Shape::Usual,
         };
         if let Ok(id) = translator.translate(&mut site, (pc, Prefix::NONE), shape) {
-            let fragment = cache.fragments[id as usize];
+            let fragment = cache.fragments[id.index()];
             insns += usize::from(fragment.insns);
             todo.push(AppPc(fragment.span.end));
             todo.extend(cache.exits[exits..].iter().map(|e| e.target));

@@ -22,10 +22,10 @@
 //! | [`process`] | what the runtime does in the place of the kernel: system calls, signals, threads, exec |
 //! | [`entry`] | the ways in: the start, and the exits of the code cache |
 //!
-//! *Why `engine` lies below `process`.* A system call or a signal handler ends by leading the app on, so
+//! *Why `engine` comes before `process`.* A system call or a signal handler ends by leading the app on, so
 //! `process` calls the engine. The engine leads on without knowing what a system call is.
-//! *Why `memory` lies below `channel`.* The channel describes regions to the host.
-//! *What assembly calls* lies above it. The assembly declares it ([`crossing::arch::upcalls`]), and a room above defines it.
+//! *Why `memory` comes before `channel`.* The channel describes regions to the host.
+//! *What assembly calls* comes after it. The assembly declares it ([`crossing::arch::upcalls`]), and a later room defines it.
 //!
 //! # Invariants
 //! * No libc, no thread-local storage through FS (it is the app's), no panic machinery; the GS base

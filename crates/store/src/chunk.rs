@@ -60,10 +60,14 @@ pub(crate) enum Tag {
     Filter = 23,
     /// Places of these values.
     Filtered = 24,
+    /// Nodes of a tree of call paths.
+    Paths = 25,
+    /// Functions of code that was compiled while the program ran.
+    Compiled = 26,
 }
 
 impl Tag {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 26] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -88,6 +92,8 @@ impl Tag {
         Self::Callers,
         Self::Filter,
         Self::Filtered,
+        Self::Paths,
+        Self::Compiled,
     ];
 }
 

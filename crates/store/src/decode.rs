@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use trommel_profile::arguments::{Passed, REGISTERS};
+use trommel_profile::call_tree::{Basis, Lost, NodeId};
 use trommel_profile::memory::{Level, Levels};
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, Place};
@@ -131,6 +132,11 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
                 Ok(())
             })?;
         }
+        Tag::Paths => paths(cursor, profile)?,
+        Tag::Compiled => all(cursor, |cursor| {
+            profile.compiled.push(Field::get(cursor)?);
+            Ok(())
+        })?,
         Tag::Filter => set(&mut profile.filter, Field::get(cursor)?)?,
         Tag::Filtered => {
             let filter = profile.filter.as_mut();
@@ -153,6 +159,36 @@ fn all(cursor: &mut Cursor<'_>, mut item: impl FnMut(&mut Cursor<'_>) -> Inside<
         item(cursor)?;
     }
     Ok(())
+}
+
+/// Reads nodes of a tree. Trees come one after the other, in the order of their bases.
+fn paths(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let basis = Basis::get(cursor)?;
+    if profile
+        .call_trees
+        .last()
+        .is_some_and(|last| last.basis > basis)
+    {
+        return Err("call paths are out of order");
+    }
+    let tree = profile.call_tree_mut(basis);
+    let lost = Lost::get(cursor)?;
+    if tree.nodes().is_empty() {
+        tree.lost = lost;
+    } else if lost != Lost::default() {
+        return Err("a part is there twice");
+    }
+    all(cursor, |cursor| {
+        let parent: Option<NodeId> = Field::get(cursor)?;
+        let made = tree.nodes().len();
+        let id = tree.child(parent, Field::get(cursor)?);
+        let id = id.ok_or("a call path comes before its beginning")?;
+        if tree.nodes().len() == made {
+            return Err("an entry is there twice");
+        }
+        tree.weigh(id, Field::get(cursor)?);
+        Ok(())
+    })
 }
 
 fn of_windows(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {

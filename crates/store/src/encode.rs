@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::call_tree::{CallTree, Lost};
 use trommel_profile::callers::Callers;
 use trommel_profile::queries::{Queries, Served};
 use trommel_profile::samples::Samples;
@@ -68,10 +69,38 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         field(Tag::Filter, filter, out)?;
         entries(Tag::Filtered, &filter.places, out)?;
     }
-    match &profile.samples {
-        Some(data) => samples(data, out),
-        None => Ok(()),
+    if let Some(data) = &profile.samples {
+        samples(data, out)?;
     }
+    for tree in &profile.call_trees {
+        paths(tree, out)?;
+    }
+    let mut items = Items::new(Tag::Compiled, Vec::new(), out);
+    for function in &profile.compiled {
+        items.add(|raw| function.put(raw))?;
+    }
+    items.finish()
+}
+
+/// Each chunk begins with the basis of the tree, and paths that are not whole, of which the first has all.
+fn paths<W: Write>(tree: &CallTree, out: &mut ChunkWriter<W>) -> io::Result<()> {
+    let start = |lost: Lost| {
+        let mut raw = Vec::new();
+        tree.basis.put(&mut raw);
+        lost.put(&mut raw);
+        raw
+    };
+    let mut raw = start(tree.lost);
+    for node in tree.nodes() {
+        node.parent.put(&mut raw);
+        node.frame.put(&mut raw);
+        node.weight.put(&mut raw);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Paths, &raw)?;
+            raw = start(Lost::default());
+        }
+    }
+    out.chunk(Tag::Paths, &raw)
 }
 
 /// Writes a chunk of one field.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::call_tree::{Basis, Frame, Lost, NodeId, Weight};
 use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
@@ -19,7 +20,7 @@ use crate::sorted::{self, deltas};
 use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
-    modules, kinds, sites, threads, windows, queries, samples, filter
+    modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled
 });
 record!(Origin { pid, parent, exec });
 record!(Run {
@@ -97,6 +98,7 @@ record!(Served { name, columns, failures, places, messages, lost } and { rows })
 record!(Samples { machine, threads, entered } and { places });
 record!(Machine {
     budget, rate, wall, toll, host, taken, lost, throttled, kernel, deferred, decoded, unknown, processors, missing,
+    of_processes,
 } and { functions });
 type SampledThread = samples::Thread;
 record!(SampledThread { name, sampled });
@@ -109,6 +111,35 @@ record!(Function {
     name,
     code
 });
+
+record!(Frame { at, call });
+record!(Weight { times, own });
+record!(Lost {
+    truncated,
+    broken,
+    folded
+});
+
+impl Field for Basis {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push(*self as u8);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        let basis = Self::ALL.get(usize::from(cursor.byte()?));
+        basis.copied().ok_or("call paths of an unknown basis")
+    }
+}
+
+impl Field for NodeId {
+    fn put(&self, raw: &mut Vec<u8>) {
+        self.0.put(raw);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        u32::get(cursor).map(Self)
+    }
+}
 
 impl Field for Counted {
     fn put(&self, raw: &mut Vec<u8>) {

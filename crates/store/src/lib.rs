@@ -100,6 +100,21 @@ pub fn write_private(path: &Path, profiles: &[Profile]) -> Result<Written, Store
     })
 }
 
+/// Writes another sort of file as [`write()`] does: whole or not at all.
+///
+/// # Errors
+/// As [`write()`], and those of `content`.
+pub fn write_file(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<Written, StoreError> {
+    replace::replace(path, Readers::AsUsual, |file| {
+        let mut out = BufWriter::with_capacity(256 << 10, file);
+        content(&mut out)?;
+        out.flush()
+    })
+}
+
 /// Reads the profiles at `path`, in the order in which their processes started.
 ///
 /// # Errors

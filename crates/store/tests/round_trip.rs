@@ -5,6 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::call_tree::{Basis, CallTree, Frame, Lost, Weight};
 use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
@@ -16,7 +17,7 @@ use trommel_profile::windows::Windows;
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
 };
-use trommel_store::{StoreError, decode, encode};
+use trommel_store::{StoreError, VERSION, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
@@ -189,6 +190,19 @@ fn filter() -> impl Strategy<Value = Filter> {
     })
 }
 
+fn function() -> impl Strategy<Value = Function> {
+    let blob = || prop::collection::vec(any::<u8>(), 0..20);
+    (blob(), any::<[u64; 2]>(), blob(), blob()).prop_map(|(module, [start, size], name, code)| {
+        Function {
+            module,
+            start,
+            size,
+            name,
+            code,
+        }
+    })
+}
+
 fn samples() -> impl Strategy<Value = Samples> {
     let sampled = || {
         (any::<u64>(), 0.0..1e18_f64, 0.0..1e18_f64).prop_map(|(samples, executions, variance)| {
@@ -206,21 +220,12 @@ fn samples() -> impl Strategy<Value = Samples> {
     let operands = prop::collection::btree_map(operand, held, 0..4);
     let at = (sampled(), operands).prop_map(|(sampled, operands)| At { sampled, operands });
     let blob = || prop::collection::vec(any::<u8>(), 0..20);
-    let function = (blob(), any::<[u64; 2]>(), blob(), blob()).prop_map(
-        |(module, [start, size], name, code)| Function {
-            module,
-            start,
-            size,
-            name,
-            code,
-        },
-    );
     let machine = (
         any::<[u64; 8]>(),
         0.0..50.0_f64,
         prop::collection::btree_map(any::<u32>(), sampled(), 0..4),
         prop::collection::vec(".{0,9}", 0..3),
-        prop::collection::vec(function, 0..4),
+        prop::collection::vec(function(), 0..4),
     )
         .prop_map(|(n, budget, processors, missing, functions)| Machine {
             budget,
@@ -235,6 +240,7 @@ fn samples() -> impl Strategy<Value = Samples> {
             deferred: n[7],
             decoded: n[3] / 2,
             unknown: n[4] / 2,
+            of_processes: n[0] % 2 == 1,
             processors,
             missing,
             functions,
@@ -342,6 +348,33 @@ fn queries() -> impl Strategy<Value = Queries> {
         )
 }
 
+/// Trees of call paths, at most one of each basis, in order.
+fn call_trees() -> impl Strategy<Value = Vec<CallTree>> {
+    let frame = (place(), prop::option::of(place())).prop_map(|(at, call)| Frame { at, call });
+    let stack = (prop::collection::vec(frame, 0..6), any::<[u64; 2]>());
+    let tree = (prop::collection::vec(stack, 0..20), any::<[u64; 3]>());
+    prop::collection::vec((any::<bool>(), tree), 2).prop_map(|trees| {
+        let mut all = Vec::new();
+        for (basis, (there, (stacks, lost))) in Basis::ALL.into_iter().zip(trees) {
+            if !there {
+                continue;
+            }
+            let mut tree = CallTree::new(basis);
+            let [truncated, broken, folded] = lost;
+            tree.lost = Lost {
+                truncated,
+                broken,
+                folded,
+            };
+            for (stack, [times, own]) in stacks {
+                tree.add_stack(stack, Weight { times, own });
+            }
+            all.push(tree);
+        }
+        all
+    })
+}
+
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
     let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
@@ -393,6 +426,8 @@ fn profile() -> impl Strategy<Value = Profile> {
             prop::option::of(queries()),
             prop::option::of(samples()),
             prop::option::of(filter()),
+            call_trees(),
+            prop::collection::vec(function(), 0..4),
         ),
     )
         .prop_map(
@@ -405,7 +440,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 run,
                 threads,
                 origin,
-                (windows, queries, samples, filter),
+                (windows, queries, samples, filter, call_trees, compiled),
             )| {
                 let (pid, parent, exec) = origin;
                 Profile {
@@ -425,6 +460,8 @@ fn profile() -> impl Strategy<Value = Profile> {
                     queries,
                     samples,
                     filter,
+                    call_trees,
+                    compiled,
                 }
             },
         )
@@ -472,6 +509,12 @@ fn example() -> Profile {
         messages: 1000,
         counts,
     };
+    let mut called = CallTree::new(Basis::Contexts);
+    let frame = |at| Frame { at, call: None };
+    called.add_stack(
+        places.clone().take(5).map(frame),
+        Weight { times: 1, own: 2 },
+    );
     Profile {
         origin: Origin {
             pid: 7,
@@ -503,6 +546,8 @@ fn example() -> Profile {
             tables: 1,
             places: [(Place::from_word(7), Filtered::NEVER)].into(),
         }),
+        call_trees: vec![called],
+        compiled: vec![Function::default()],
     }
 }
 
@@ -529,10 +574,12 @@ fn every_truncation_is_noticed_and_named() {
 #[test]
 fn other_versions_and_foreign_files_are_named() {
     let mut bytes = bytes_of(&example());
-    bytes[8] = 10;
-    let error = decode(&bytes).expect_err("version 10").to_string();
+    bytes[8] = VERSION as u8 + 1;
+    let error = decode(&bytes).expect_err("a later version").to_string();
+    let [later, ours] = [VERSION + 1, VERSION];
     assert!(
-        error.contains("version 10") && error.contains("reads version 9"),
+        error.contains(&format!("version {later}"))
+            && error.contains(&format!("reads version {ours}")),
         "{error}"
     );
     for (content, words) in [

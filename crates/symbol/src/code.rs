@@ -55,6 +55,17 @@ impl<'a> Code<'a> {
     }
 }
 
+/// The vaddrs from the first byte of the first segment to the last one of the last.
+pub(crate) fn extent(file: &[u8]) -> Option<std::ops::Range<u64>> {
+    let header = Header::parse(file).ok()?;
+    let segments = header.program_headers(LE, file).ok()?.iter();
+    let loaded = segments.filter(|s| s.p_type(LE) == elf::PT_LOAD);
+    let (starts, ends): (Vec<u64>, Vec<u64>) = loaded
+        .map(|s| (s.p_vaddr(LE), s.p_vaddr(LE).saturating_add(s.p_memsz(LE))))
+        .unzip();
+    Some(starts.into_iter().min()?..ends.into_iter().max()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

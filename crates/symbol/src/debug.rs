@@ -1,10 +1,7 @@
 //! Files, lines and inlined frames from DWARF.
 //!
-//! The debug information is in the file itself or in a separate one that is found by build id, as
-//! distributions package it; what several such files share may be in yet another one (`dwz`).
-//! Opening costs time in proportion to all of it, so the caller states a limit first.
-
-use std::path::{Path, PathBuf};
+//! The debug information is in the file itself or in a separate one; what several such files share may be in
+//! yet another one (`dwz`). Opening costs time in proportion to all of it, so the caller states a limit first.
 
 use addr2line::gimli::{self, EndianSlice, LittleEndian, SectionId};
 use addr2line::{Context, LookupResult};
@@ -13,8 +10,8 @@ use crate::files::Files;
 use crate::object_file::ObjectFile;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-
-const DEBUG_ROOT: &str = "/usr/lib/debug";
+/// Debug information of one file.
+pub(crate) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 
 /// The sections that positions are derived from.
 const SECTIONS: [&str; 9] = [
@@ -28,22 +25,6 @@ const SECTIONS: [&str; 9] = [
     ".debug_str",
     ".debug_str_offsets",
 ];
-
-/// The separate debug file for a build id, where one is installed.
-pub(crate) fn separate_file<'a>(build_id: &[u8], files: &'a Files) -> Option<ObjectFile<'a>> {
-    let file = ObjectFile::parse(files.map(&separate_path(build_id)?).ok()?)?;
-    (file.build_id() == build_id).then_some(file)
-}
-
-fn separate_path(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id
-        .split_first()
-        .filter(|(_, rest)| !rest.is_empty())?;
-    let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();
-    Some(PathBuf::from(format!(
-        "{DEBUG_ROOT}/.build-id/{first:02x}/{rest}.debug"
-    )))
-}
 
 /// Bytes of debug information in `file`.
 pub(crate) fn size(file: &ObjectFile<'_>) -> u64 {
@@ -65,26 +46,68 @@ pub(crate) struct Position {
 /// The debug information of one module.
 pub(crate) struct Debug<'a>(Context<Slice<'a>>);
 
-impl<'a> Debug<'a> {
-    /// Opens the debug information in `file`; `None` when there is none that can be read.
-    pub(crate) fn open(file: &ObjectFile<'a>, files: &'a Files) -> Option<Self> {
-        file.section(".debug_info")?;
-        let load = |file: &ObjectFile<'a>, id: SectionId| -> Slice<'a> {
-            let wanted = SECTIONS.contains(&id.name());
-            let bytes = if wanted {
-                file.unpacked(id.name(), files)
-            } else {
-                &[]
-            };
-            Slice::new(bytes, LittleEndian)
+/// The debug information in `file`, and what it has in common with others in `shared`; `None` when there is none that can be read.
+pub(crate) fn dwarf<'a>(
+    file: &ObjectFile<'a>,
+    shared: Option<&ObjectFile<'a>>,
+    files: &'a Files,
+) -> Option<Dwarf<'a>> {
+    if file.unpacked_size(".debug_info") == 0 {
+        return None;
+    }
+    let load = |file: &ObjectFile<'a>, id: SectionId| -> Slice<'a> {
+        let wanted = SECTIONS.contains(&id.name());
+        let bytes = if wanted {
+            file.unpacked(id.name(), files)
+        } else {
+            &[]
         };
-        let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(load(file, id))).ok()?;
-        if let Some(shared) = shared_file(file, files) {
-            dwarf
-                .load_sup(|id| Ok::<_, gimli::Error>(load(&shared, id)))
-                .ok()?;
-        }
+        Slice::new(bytes, LittleEndian)
+    };
+    let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(load(file, id))).ok()?;
+    if let Some(shared) = shared {
+        dwarf
+            .load_sup(|id| Ok::<_, gimli::Error>(load(shared, id)))
+            .ok()?;
+    }
+    Some(dwarf)
+}
+
+/// Instructions of one source line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) file: String,
+    pub(crate) line: u32,
+}
+
+impl<'a> Debug<'a> {
+    /// An index of debug information; `None` when it cannot be read.
+    pub(crate) fn open(dwarf: Dwarf<'a>) -> Option<Self> {
         Context::from_dwarf(dwarf).ok().map(Self)
+    }
+
+    /// The lines of the instructions in a range, in the order of their addresses.
+    pub(crate) fn rows(&self, range: &std::ops::Range<u64>) -> Vec<Row> {
+        let Ok(found) = self.0.find_location_range(range.start, range.end) else {
+            return Vec::new();
+        };
+        let row = |(start, length, location): (u64, u64, addr2line::Location<'_>)| {
+            Some(Row {
+                start,
+                end: start.saturating_add(length),
+                file: location.file?.to_owned(),
+                line: location.line.filter(|line| *line > 0)?,
+            })
+        };
+        found.filter_map(row).collect()
+    }
+
+    /// The source file and line at `address`.
+    pub(crate) fn line(&self, address: u64) -> Option<(&str, u32)> {
+        let location = self.0.find_location(address).ok()??;
+        Some((location.file?, location.line.filter(|line| *line > 0)?))
     }
 
     /// The frames at `address`, innermost first; the last one is the function itself.
@@ -111,20 +134,4 @@ impl<'a> Debug<'a> {
         }
         positions
     }
-}
-
-/// The file that `dwz` moved common parts to.
-fn shared_file<'a>(file: &ObjectFile<'a>, files: &'a Files) -> Option<ObjectFile<'a>> {
-    use std::os::unix::ffi::OsStrExt;
-    let link = file.raw(file.section(".gnu_debugaltlink")?);
-    let end = link.iter().position(|&c| c == 0)?;
-    let (name, build_id) = (&link[..end], &link[end + 1..]);
-    separate_file(build_id, files).or_else(|| {
-        // The name is relative to the debug file; distributions keep all of them in one place.
-        let name = Path::new(std::ffi::OsStr::from_bytes(name)).file_name()?;
-        let path = Path::new(DEBUG_ROOT).join(".dwz");
-        let candidates = [path.join(name), path.join("x86_64-linux-gnu").join(name)];
-        let bytes = candidates.iter().find_map(|path| files.map(path).ok())?;
-        ObjectFile::parse(bytes).filter(|f| f.build_id() == build_id)
-    })
 }

@@ -5,17 +5,27 @@
 //! borrowed from it lives as long as the arena.
 #![allow(unsafe_code)] // reason: mapping a file is unsafe; see `Bytes::map`.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use memmap2::Mmap;
 
+/// Bytes that may be in memory because they were unpacked: the debug information of a browser has a fourth of this.
+const ROOM: u64 = 8 << 30;
+
 /// An arena of file contents.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Files {
     first: OnceCell<Box<Node>>,
+    room: Cell<u64>,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self::with_room(ROOM)
+    }
 }
 
 #[derive(Debug)]
@@ -54,8 +64,23 @@ impl Files {
         Self::default()
     }
 
+    /// An empty arena in which so many bytes may be kept that are not of a mapped file.
+    pub(crate) fn with_room(room: u64) -> Self {
+        Self {
+            first: OnceCell::new(),
+            room: Cell::new(room),
+        }
+    }
+
+    /// Bytes that what is unpacked may have.
+    pub(crate) fn room(&self) -> u64 {
+        self.room.get()
+    }
+
     /// Keeps `bytes`.
     pub fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+        self.room
+            .set(self.room.get().saturating_sub(bytes.len() as u64));
         self.push(Bytes::Owned(bytes))
     }
 

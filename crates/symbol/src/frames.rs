@@ -20,13 +20,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use addr2line::gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection, X86_64,
-};
-use object::LittleEndian as LE;
-use object::read::elf::SectionHeader;
+use addr2line::gimli::{CfaRule, Register, RegisterRule, UnwindContext, X86_64};
 
+use crate::described::{Described, range};
 use crate::elf::Image;
 use crate::files::Files;
 use crate::object_file::ObjectFile;
@@ -57,32 +53,7 @@ pub struct Frame {
 pub struct Frames {
     file: File,
     image: Image,
-    table: Part,
-    frames: Part,
-}
-
-/// A section.
-#[derive(Debug)]
-struct Part {
-    vaddr: u64,
-    bytes: Vec<u8>,
-}
-
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type Entry<'a> = FrameDescriptionEntry<Slice<'a>>;
-
-/// Larger sections are of no program that people run.
-const MOST: usize = 256 << 20;
-
-impl Part {
-    fn of(file: &ObjectFile<'_>, name: &str) -> Option<Self> {
-        let section = file.section(name)?;
-        let bytes = file.raw(section);
-        (!bytes.is_empty() && bytes.len() <= MOST).then(|| Self {
-            vaddr: section.sh_addr(LE),
-            bytes: bytes.to_vec(),
-        })
-    }
+    described: Described,
 }
 
 impl Frames {
@@ -96,19 +67,19 @@ impl Frames {
         Some(Self {
             file: File::open(path).ok()?,
             image: image.clone(),
-            table: Part::of(&found, ".eh_frame_hdr")?,
-            frames: Part::of(&found, ".eh_frame")?,
+            described: Described::of(&found)?,
         })
     }
 
     /// The code that has one description with the instruction at a vaddr: its function, or a part of it.
     pub fn function(&self, vaddr: u64) -> Option<Range<u64>> {
-        self.with_entry(vaddr, |entry, _, _| Some(range(entry)))
+        self.described
+            .with_entry(vaddr, |entry, _, _| Some(range(entry)))
     }
 
     /// The frame before the instruction at a vaddr.
     pub fn frame(&self, vaddr: u64) -> Option<Frame> {
-        self.with_entry(vaddr, |entry, frames, bases| {
+        self.described.with_entry(vaddr, |entry, frames, bases| {
             if entry.is_signal_trampoline() {
                 return None;
             }
@@ -148,45 +119,6 @@ impl Frames {
         self.file.read_exact_at(&mut bytes, at).ok()?;
         Some(bytes)
     }
-
-    fn with_entry<T>(
-        &self,
-        vaddr: u64,
-        with: impl FnOnce(&Entry<'_>, &EhFrame<Slice<'_>>, &BaseAddresses) -> Option<T>,
-    ) -> Option<T> {
-        let bases = BaseAddresses::default().set_eh_frame(self.frames.vaddr);
-        let frames = EhFrame::new(&self.frames.bytes, LittleEndian);
-        let offset = EhFrameOffset(self.entry_near(vaddr)?);
-        let entry = frames.fde_from_offset(&bases, offset, EhFrame::cie_from_offset);
-        let entry = entry.ok().filter(|entry| entry.contains(vaddr))?;
-        with(&entry, &frames, &bases)
-    }
-
-    /// Returns where in `.eh_frame` the entry is of the last function that begins at a vaddr or before it. The table is searched here, as `gimli`
-    /// trusts its numbers; linkers write no other encoding of it.
-    fn entry_near(&self, vaddr: u64) -> Option<usize> {
-        /// Version 1; the section's address relative to this one, a number of 4 bytes, pairs of distances from this section of 4 bytes each.
-        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-        let (head, rows) = self.table.bytes.split_first_chunk::<12>()?;
-        if head[..4] != USUAL {
-            return None;
-        }
-        let count = u32::from_le_bytes(*head.last_chunk()?) as usize;
-        let rows = rows.as_chunks::<8>().0;
-        let rows = rows.get(..count)?;
-        let at = |distance: &[u8]| {
-            let distance = i32::from_le_bytes(*distance.first_chunk()?);
-            self.table.vaddr.checked_add_signed(distance.into())
-        };
-        let behind = rows.partition_point(|row| at(row).is_some_and(|start| start <= vaddr));
-        let entry = at(&rows.get(behind.checked_sub(1)?)?[4..])?;
-        let offset = usize::try_from(entry.checked_sub(self.frames.vaddr)?).ok()?;
-        (offset < self.frames.bytes.len()).then_some(offset)
-    }
-}
-
-fn range(entry: &Entry<'_>) -> Range<u64> {
-    entry.initial_address()..entry.end_address()
 }
 
 fn base(register: Register) -> Option<Base> {
@@ -200,8 +132,8 @@ fn base(register: Register) -> Option<Base> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::assembled::assembled;
     use crate::elf::{Format, inspect};
-    use std::process::Command;
 
     const SOURCE: &str = r#"
         .globl _start, leaf, pushes, points
@@ -246,29 +178,8 @@ mod tests {
 
     /// The program of the source, and the addresses of its functions.
     fn program(name: &str) -> (std::path::PathBuf, Image, impl Fn(&str) -> u64) {
-        let dir =
-            std::env::temp_dir().join(format!("trommel-frames-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let (source, out) = (dir.join("f.s"), dir.join("f"));
-        std::fs::write(&source, format!(".intel_syntax noprefix\n{SOURCE}")).expect("written");
-        let done = Command::new("gcc")
-            .args([
-                "-nostdlib",
-                "-static",
-                "-Wl,--build-id,--eh-frame-hdr",
-                "-o",
-            ])
-            .args([&out, &source])
-            .status();
-        assert!(done.expect("gcc").success());
-        let symbols = Command::new("nm").arg(&out).output().expect("nm").stdout;
-        let symbols = String::from_utf8(symbols).expect("text");
-        let at = move |name: &str| {
-            let mut lines = symbols.lines();
-            let line = lines.find(|line| line.ends_with(&format!(" {name}")));
-            let digits = line.and_then(|line| line.split(' ').next());
-            u64::from_str_radix(digits.expect("a symbol"), 16).expect("hex")
-        };
+        let options = "--build-id,--eh-frame-hdr";
+        let (out, at) = assembled(format!("frames-{name}"), SOURCE, options);
         let Format::Elf(image) = inspect(&out).expect("a program") else {
             panic!("no ELF file");
         };
@@ -330,14 +241,14 @@ mod tests {
         let places = ["leaf", "pushes", "points", "expression"].map(&at);
         for table in [true, false] {
             let part = |frames: &mut Frames| match table {
-                true => std::mem::take(&mut frames.table.bytes),
-                false => std::mem::take(&mut frames.frames.bytes),
+                true => std::mem::take(&mut frames.described.table.bytes),
+                false => std::mem::take(&mut frames.described.frames.bytes),
             };
             let whole = part(&mut frames);
             let mut put = |bytes: Vec<u8>| {
                 match table {
-                    true => frames.table.bytes = bytes,
-                    false => frames.frames.bytes = bytes,
+                    true => frames.described.table.bytes = bytes,
+                    false => frames.described.frames.bytes = bytes,
                 }
                 for place in places {
                     let _ = frames.frame(place + 1);

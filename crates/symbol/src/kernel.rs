@@ -119,9 +119,9 @@ impl Kernel {
 
     /// The function that an address is in.
     pub fn find(&self, address: u64) -> Option<KernelFunction<'_>> {
-        let behind = self.functions.partition_point(|f| f.start <= address);
-        let entry = self.functions.get(behind.checked_sub(1)?)?;
-        let next = self.functions.get(behind);
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let entry = self.functions.get(after.checked_sub(1)?)?;
+        let next = self.functions.get(after);
         let end = match next {
             Some(next) if next.module == entry.module => next.start,
             Some(next) => next.start.min(entry.start.saturating_add(LAST)),

@@ -42,18 +42,29 @@
 //!
 //! [`elf`] and [`launch`] also serve the launcher: what a file is, and in words why it cannot run.
 
+#[cfg(test)]
+mod assembled;
 mod code;
+pub mod compiled;
 mod debug;
 mod demangle;
+mod described;
 pub mod elf;
 mod files;
 mod frames;
 mod kernel;
 pub mod launch;
+mod listing;
 mod object_file;
+mod packed;
 mod plt;
+mod readable;
+mod separate;
+mod sources;
+mod spans;
 mod symbols;
 mod table;
+pub mod unwind;
 mod vdso;
 
 pub use code::Code;
@@ -61,5 +72,10 @@ pub use demangle::demangle;
 pub use files::Files;
 pub use frames::{Base, Frame as CallFrame, Frames};
 pub use kernel::{Core, KERNEL, Kernel, KernelFunction, Placed, image, kernel_build_id};
-pub use symbols::{Frame, Function, Location, Symbols};
+pub use listing::FunctionSymbol;
+pub use readable::{fit, readable};
+pub use separate::DebugPlaces;
+pub use sources::{LineOffset, SourceFrame, Sources};
+pub use spans::{Span, Spans, part_of};
+pub use symbols::{Frame, Function, Location, SourceRow, Symbols};
 pub use vdso::{build_id_of, own_vdso};

@@ -1,10 +1,8 @@
 //! One ELF file, by its sections: symbols, debug sections, notes.
 //!
 //! A thin layer over `object` that turns everything malformed into "not there". Sizes come from
-//! the file and are believed only as far as bytes exist; compressed sections are unpacked piece by
-//! piece up to a limit, so a header that promises terabytes allocates nothing.
-
-use std::io::Read;
+//! the file and are believed only as far as bytes exist. A debug section is found by its name, or by the
+//! one that it has when it is compressed in GNU's older way.
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -12,15 +10,11 @@ use object::read::elf::{FileHeader, SectionHeader, SectionTable, SymbolTable};
 
 use crate::elf::build_id_in_notes;
 use crate::files::Files;
+use crate::packed::Packed;
 
 pub(crate) type Header = elf::FileHeader64<LE>;
 pub(crate) type Section = elf::SectionHeader64<LE>;
 pub(crate) type Table<'a> = SymbolTable<'a, Header>;
-
-/// No debug section of a program that people run is larger once unpacked.
-const MAX_UNPACKED: u64 = 4 << 30;
-/// DEFLATE cannot do better than this.
-const MAX_RATIO: u64 = 1032;
 
 /// An ELF file whose section table could be read.
 #[derive(Clone, Copy)]
@@ -88,60 +82,32 @@ impl<'a> ObjectFile<'a> {
 
     /// The size that a section has in memory once unpacked.
     pub(crate) fn unpacked_size(&self, name: &str) -> u64 {
-        let Some(section) = self.section(name) else {
+        let Some((name, section)) = self.debug_section(name) else {
             return 0;
         };
         let raw = self.raw(section);
-        match Packed::of(section, raw) {
-            Some(packed) => packed.size,
-            None => raw.len() as u64,
-        }
+        Packed::of(name, section.sh_flags(LE), raw).map_or(raw.len() as u64, |packed| packed.size())
     }
 
     /// The bytes of a section, unpacked into `files` where they are compressed.
     pub(crate) fn unpacked(&self, name: &str, files: &'a Files) -> &'a [u8] {
-        let Some(section) = self.section(name) else {
+        let Some((name, section)) = self.debug_section(name) else {
             return &[];
         };
         let raw = self.raw(section);
-        match Packed::of(section, raw) {
-            Some(packed) => packed.unpack().map_or(&[], |bytes| files.keep(bytes)),
+        match Packed::of(name, section.sh_flags(LE), raw) {
+            Some(packed) => packed.unpack(files).unwrap_or_default(),
             None => raw,
         }
     }
-}
 
-/// A section compressed as the gABI describes.
-struct Packed<'a> {
-    format: u32,
-    size: u64,
-    bytes: &'a [u8],
-}
-
-impl<'a> Packed<'a> {
-    fn of(section: &Section, raw: &'a [u8]) -> Option<Self> {
-        if section.sh_flags(LE) & u64::from(elf::SHF_COMPRESSED) == 0 {
-            return None;
-        }
-        let (header, bytes) = raw.split_at_checked(24).unwrap_or((&[0; 24], &[]));
-        let (format, size) = (header.first_chunk()?, header[8..].first_chunk()?);
-        Some(Self {
-            format: u32::from_le_bytes(*format),
-            size: u64::from_le_bytes(*size),
-            bytes,
-        })
-    }
-
-    fn unpack(&self) -> Option<Vec<u8>> {
-        let possible = (self.bytes.len() as u64 + 1).saturating_mul(MAX_RATIO);
-        if self.format != elf::ELFCOMPRESS_ZLIB || self.size > MAX_UNPACKED.min(possible) {
-            return None;
-        }
-        let mut out = Vec::with_capacity(self.size as usize);
-        flate2::read::ZlibDecoder::new(self.bytes)
-            .take(self.size)
-            .read_to_end(&mut out)
-            .ok()?;
-        (out.len() as u64 == self.size).then_some(out)
+    /// The section of a name, such as `.debug_info`, or `.zdebug_info` in its place.
+    fn debug_section(&self, name: &str) -> Option<(&'a [u8], &'a Section)> {
+        let older = |found: &[u8]| {
+            let rest = found.strip_prefix(b".z");
+            rest.is_some_and(|rest| name.as_bytes().strip_prefix(b".") == Some(rest))
+        };
+        self.sections()
+            .find(|(found, _)| *found == name.as_bytes() || older(found))
     }
 }

@@ -9,11 +9,15 @@ use std::rc::Rc;
 use trommel_profile::Module;
 use trommel_tuple::{ModuleId, Place};
 
-use crate::code::Code;
-use crate::debug::{self, Debug};
+use crate::code::{Code, extent};
+use crate::debug::{self, Debug, Dwarf};
 use crate::demangle::demangle;
 use crate::files::Files;
+use crate::listing::{FunctionSymbol, function_symbols};
 use crate::object_file::ObjectFile;
+use crate::separate::{DebugPlaces, Separate, mini};
+use crate::sources::Sources;
+use crate::spans::Spans;
 use crate::table::SymbolIndex;
 use crate::vdso::own_vdso;
 
@@ -28,6 +32,10 @@ pub struct Location {
     pub file: Option<Rc<str>>,
     /// Line in that file.
     pub line: Option<u32>,
+    /// Source file of `function` itself: where nothing is inlined, that of the instruction.
+    pub outer_file: Option<Rc<str>>,
+    /// Line in that file.
+    pub outer_line: Option<u32>,
     /// Functions inlined here, innermost first, each with the position of the instruction in it;
     /// `function` itself, into which they were inlined, is not among them.
     pub inlined: Vec<Frame>,
@@ -53,9 +61,21 @@ pub struct Function {
     pub range: std::ops::Range<u64>,
 }
 
+/// Instructions of one source line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceRow {
+    /// Their vaddrs.
+    pub range: std::ops::Range<u64>,
+    /// The source file.
+    pub file: Rc<str>,
+    /// The line in it.
+    pub line: u32,
+}
+
 /// The symbols of the modules of a profile.
 pub struct Symbols<'a> {
     files: &'a Files,
+    places: Rc<DebugPlaces>,
     debug_limit: u64,
     modules: Vec<Source<'a>>,
     strings: HashMap<Box<str>, Rc<str>>,
@@ -67,18 +87,16 @@ impl<'a> Symbols<'a> {
     pub fn new(files: &'a Files, modules: &[Module]) -> Self {
         let mut symbols = Self {
             files,
+            places: Rc::default(),
             debug_limit: u64::MAX,
             modules: Vec::new(),
             strings: HashMap::new(),
             cache: HashMap::new(),
         };
         for module in modules {
-            let source = Source {
-                path: PathBuf::from(std::ffi::OsStr::from_bytes(&module.path)),
-                build_id: module.build_id.clone(),
-                ..Source::default()
-            };
-            *symbols.slot(module.id) = source;
+            let source = symbols.slot(module.id);
+            source.path = PathBuf::from(std::ffi::OsStr::from_bytes(&module.path));
+            source.build_id.clone_from(&module.build_id);
         }
         symbols
     }
@@ -88,6 +106,15 @@ impl<'a> Symbols<'a> {
     #[must_use]
     pub fn with_debug_limit(mut self, bytes: u64) -> Self {
         self.debug_limit = bytes;
+        self
+    }
+
+    /// Looks for separate debug files in these places and not in those of the system.
+    #[must_use]
+    pub fn with_debug_places(mut self, places: DebugPlaces) -> Self {
+        self.places = Rc::new(places);
+        let all = self.modules.iter_mut();
+        all.for_each(|module| module.places = Rc::clone(&self.places));
         self
     }
 
@@ -105,6 +132,23 @@ impl<'a> Symbols<'a> {
         let location = Rc::new(self.look_up(place));
         self.cache.insert(place, Rc::clone(&location));
         location
+    }
+
+    /// The source file and line of an instruction, without its other names; cheaper than [`Self::locate`] for many places.
+    pub fn line(&mut self, place: Place) -> Option<(Rc<str>, u32)> {
+        let source = self.modules.get(usize::from(place.module().0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let debug = opened.debug(self.files, self.debug_limit)?;
+        let (file, line) = debug.line(place.vaddr().0)?;
+        let file = match self.strings.get(file) {
+            Some(known) => Rc::clone(known),
+            None => {
+                let new: Rc<str> = file.into();
+                self.strings.insert(file.into(), Rc::clone(&new));
+                new
+            }
+        };
+        Some((file, line))
     }
 
     /// Returns where in a module the functions of a name are, as it is in the file or demangled.
@@ -137,6 +181,79 @@ impl<'a> Symbols<'a> {
             range,
         };
         functions.map(owned).collect()
+    }
+
+    /// The functions of a module, those without a name included.
+    pub fn spans(&self, module: ModuleId) -> Spans {
+        let source = self.modules.get(usize::from(module.0));
+        match source.map(|source| source.opened(self.files)) {
+            Some(Ok(opened)) => Spans::of(&opened.file, opened.index(self.files)),
+            _ => Spans::default(),
+        }
+    }
+
+    /// The name of the function at a place as it is in the file, where a symbol tells. No debug information is opened.
+    pub fn symbol(&self, place: Place) -> Option<(Vec<u8>, u64)> {
+        let source = self.modules.get(usize::from(place.module().0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let address = place.vaddr().0;
+        let symbol = opened.index(self.files).find(address)?;
+        Some((symbol.name, address - symbol.start))
+    }
+
+    /// The function symbols of a module's symbol table, in the order of their starts.
+    pub fn function_symbols(&self, module: ModuleId) -> Vec<FunctionSymbol> {
+        let source = self.modules.get(usize::from(module.0));
+        let Some(Ok(opened)) = source.map(|source| source.opened(self.files)) else {
+            return Vec::new();
+        };
+        let found = function_symbols(&opened.file);
+        match (found.is_empty(), opened.with_symbols(self.files)) {
+            (true, Some(other)) => function_symbols(other),
+            _ => found,
+        }
+    }
+
+    /// The source lines of the instructions in a range of a module, in the order of their addresses.
+    pub fn rows(&mut self, module: ModuleId, range: &std::ops::Range<u64>) -> Vec<SourceRow> {
+        let source = self.modules.get(usize::from(module.0));
+        let Some(Ok(opened)) = source.map(|source| source.opened(self.files)) else {
+            return Vec::new();
+        };
+        let debug = opened.debug(self.files, self.debug_limit);
+        let rows = debug.map(|debug| debug.rows(range)).unwrap_or_default();
+        let mut found = Vec::with_capacity(rows.len());
+        for row in rows {
+            found.push(SourceRow {
+                range: row.start..row.end,
+                file: self.shared(&row.file),
+                line: row.line,
+            });
+        }
+        found
+    }
+
+    /// The source positions of a module as sample profiles name them; `None` without debug information.
+    pub fn sources(&self, module: ModuleId) -> Option<Sources> {
+        let source = self.modules.get(usize::from(module.0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let dwarf = opened.dwarf(self.files)?;
+        Some(Sources::of(&dwarf)).filter(|sources| !sources.is_empty())
+    }
+
+    /// The vaddrs that a module occupies, as its program headers say.
+    pub fn extent(&self, module: ModuleId) -> Option<std::ops::Range<u64>> {
+        let source = self.modules.get(usize::from(module.0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        extent(opened.file.bytes())
+    }
+
+    /// The vaddr from which tools count offsets in a module: of the page in which its code begins.
+    pub fn code_base(&self, module: ModuleId) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        let code = self.code(module).ok()?;
+        let first = code.parts().iter().map(|(start, _)| *start).min()?;
+        Some(first & !(PAGE - 1))
     }
 
     /// The code of a module.
@@ -179,7 +296,11 @@ impl<'a> Symbols<'a> {
     fn slot(&mut self, module: ModuleId) -> &mut Source<'a> {
         let number = usize::from(module.0);
         if self.modules.len() <= number {
-            self.modules.resize_with(number + 1, Source::default);
+            let places = &self.places;
+            self.modules.resize_with(number + 1, || Source {
+                places: Rc::clone(places),
+                ..Source::default()
+            });
         }
         &mut self.modules[number]
     }
@@ -203,6 +324,8 @@ impl<'a> Symbols<'a> {
             location.line = innermost.line.filter(|line| *line > 0);
         }
         if let Some((outermost, inlined)) = frames.split_last() {
+            location.outer_file = outermost.file.as_deref().map(|f| self.shared(f));
+            location.outer_line = outermost.line.filter(|line| *line > 0);
             for frame in inlined {
                 let name = frame
                     .function
@@ -242,6 +365,7 @@ struct Source<'a> {
     path: PathBuf,
     build_id: Vec<u8>,
     image: Option<Vec<u8>>,
+    places: Rc<DebugPlaces>,
     opened: OnceCell<Result<Opened<'a>, String>>,
 }
 
@@ -274,8 +398,8 @@ impl<'a> Source<'a> {
                 Ok(bytes) => bytes,
                 // The file is gone; its debug file may still be installed.
                 Err(error) => {
-                    return debug::separate_file(&self.build_id, files)
-                        .map(Opened::debug_file)
+                    return (self.places.without_file(&self.build_id, files))
+                        .map(|separate| self.debug_file(separate))
                         .ok_or_else(|| format!("{}: {error}", self.path.display()));
                 }
             }
@@ -285,65 +409,98 @@ impl<'a> Source<'a> {
         let file = ObjectFile::parse(bytes)
             .ok_or_else(|| format!("{}: no readable section table", self.path.display()))?;
         if !self.build_id.is_empty() && file.build_id() != self.build_id {
-            if let Some(file) = debug::separate_file(&self.build_id, files) {
-                return Ok(Opened::debug_file(file));
+            if let Some(separate) = self.places.without_file(&self.build_id, files) {
+                return Ok(self.debug_file(separate));
             }
             return Err(format!(
                 "{}: changed since the recording (other build id)",
                 self.path.display()
             ));
         }
-        Ok(Opened::new(file))
+        let path = self.path.clone();
+        Ok(Opened::new(file, path, Rc::clone(&self.places)))
+    }
+
+    /// Only a debug file is there.
+    fn debug_file(&self, separate: Separate<'a>) -> Opened<'a> {
+        let places = Rc::clone(&self.places);
+        Opened {
+            in_place: false,
+            ..Opened::new(separate.file, separate.path, places)
+        }
     }
 }
 
 /// A module whose file was opened; its parts are read when needed.
 struct Opened<'a> {
     file: ObjectFile<'a>,
+    path: PathBuf,
+    places: Rc<DebugPlaces>,
     /// It is the module's own file.
     in_place: bool,
-    separate: OnceCell<Option<ObjectFile<'a>>>,
+    separate: OnceCell<Option<Separate<'a>>>,
+    mini: OnceCell<Option<ObjectFile<'a>>>,
     index: OnceCell<SymbolIndex<'a>>,
     debug: OnceCell<Option<Debug<'a>>>,
 }
 
 impl<'a> Opened<'a> {
-    fn new(file: ObjectFile<'a>) -> Self {
+    fn new(file: ObjectFile<'a>, path: PathBuf, places: Rc<DebugPlaces>) -> Self {
         Self {
             file,
+            path,
+            places,
             in_place: true,
             separate: OnceCell::new(),
+            mini: OnceCell::new(),
             index: OnceCell::new(),
             debug: OnceCell::new(),
         }
     }
 
-    /// One whose own file is not there any more.
-    fn debug_file(file: ObjectFile<'a>) -> Self {
-        Self {
-            in_place: false,
-            ..Self::new(file)
-        }
+    fn separate(&self, files: &'a Files) -> Option<&Separate<'a>> {
+        let find = || {
+            let found = || self.places.of_module(&self.file, &self.path, files);
+            self.in_place.then(found).flatten()
+        };
+        self.separate.get_or_init(find).as_ref()
     }
 
-    fn separate(&self, files: &'a Files) -> Option<&ObjectFile<'a>> {
-        let find = || debug::separate_file(self.file.build_id(), files);
-        self.separate.get_or_init(find).as_ref()
+    /// The file with the symbols that a stripped one lacks.
+    fn with_symbols(&self, files: &'a Files) -> Option<&ObjectFile<'a>> {
+        let has_symbols = |file: &ObjectFile<'_>| !file.symbols(object::elf::SHT_SYMTAB).is_empty();
+        if let Some(separate) = self.separate(files).filter(|s| has_symbols(&s.file)) {
+            return Some(&separate.file);
+        }
+        let unpacked = self.mini.get_or_init(|| mini(&self.file, files));
+        unpacked.as_ref()
     }
 
     fn index(&self, files: &'a Files) -> &SymbolIndex<'a> {
         self.index
-            .get_or_init(|| SymbolIndex::new(&self.file, self.separate(files)))
+            .get_or_init(|| SymbolIndex::new(&self.file, || self.with_symbols(files)))
     }
 
     fn debug(&self, files: &'a Files, limit: u64) -> Option<&Debug<'a>> {
         let open = || {
-            let file = match debug::size(&self.file) {
-                0 => self.separate(files)?,
-                _ => &self.file,
-            };
-            (debug::size(file) <= limit).then(|| Debug::open(file, files))?
+            let (file, _) = self.with_debug(files)?;
+            let dwarf = || self.dwarf(files).and_then(Debug::open);
+            (debug::size(file) <= limit).then(dwarf)?
         };
         self.debug.get_or_init(open).as_ref()
+    }
+
+    fn dwarf(&self, files: &'a Files) -> Option<Dwarf<'a>> {
+        let (file, path) = self.with_debug(files)?;
+        let shared = self.places.shared(file, path, files);
+        debug::dwarf(file, shared.as_ref(), files)
+    }
+
+    /// The file with the debug information, and its path.
+    fn with_debug(&self, files: &'a Files) -> Option<(&ObjectFile<'a>, &Path)> {
+        match debug::size(&self.file) {
+            0 => (self.separate(files)).map(|separate| (&separate.file, &*separate.path)),
+            _ => Some((&self.file, &*self.path)),
+        }
     }
 }

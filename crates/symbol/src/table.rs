@@ -46,8 +46,14 @@ pub(crate) struct SymbolIndex<'a> {
 }
 
 impl<'a> SymbolIndex<'a> {
-    /// The index of `file`, with the symbols of `debug` where the file itself is stripped.
-    pub(crate) fn new(file: &ObjectFile<'a>, debug: Option<&ObjectFile<'a>>) -> Self {
+    /// The index of `file`, with the symbols of another one, which is looked for where the file itself is stripped.
+    pub(crate) fn new<'o>(
+        file: &ObjectFile<'a>,
+        other: impl FnOnce() -> Option<&'o ObjectFile<'a>>,
+    ) -> Self
+    where
+        'a: 'o,
+    {
         let mut index = Self {
             plt: plt::entries(file),
             ..Self::default()
@@ -59,8 +65,8 @@ impl<'a> SymbolIndex<'a> {
         index.ends.sort_unstable();
         index.add(file, elf::SHT_SYMTAB);
         if index.entries.is_empty() {
-            if let Some(debug) = debug {
-                index.add(debug, elf::SHT_SYMTAB);
+            if let Some(other) = other() {
+                index.add(other, elf::SHT_SYMTAB);
             }
             index.add(file, elf::SHT_DYNSYM);
         }
@@ -136,9 +142,15 @@ impl<'a> SymbolIndex<'a> {
         })
     }
 
+    /// The stubs of library functions with the bytes of each.
+    pub(crate) fn stubs(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<u64>)> {
+        let range = |e: &plt::Entry| e.start..e.start.saturating_add(e.size);
+        self.plt.iter().map(move |e| (&e.name[..], range(e)))
+    }
+
     fn range(&self, entry: &Entry) -> std::ops::Range<u64> {
-        let behind = self.entries.partition_point(|e| e.start <= entry.start);
-        let next = self.entries.get(behind).map_or(u64::MAX, |e| e.start);
+        let after = self.entries.partition_point(|e| e.start <= entry.start);
+        let next = self.entries.get(after).map_or(u64::MAX, |e| e.start);
         let end = match entry.size {
             0 => next.min(self.end_of_section(entry.start)),
             size => entry.start.saturating_add(size),
@@ -181,8 +193,8 @@ impl<'a> SymbolIndex<'a> {
     }
 
     fn end_of_section(&self, start: u64) -> u64 {
-        let behind = self.ends.partition_point(|end| *end <= start);
-        self.ends.get(behind).copied().unwrap_or(u64::MAX)
+        let after = self.ends.partition_point(|end| *end <= start);
+        self.ends.get(after).copied().unwrap_or(u64::MAX)
     }
 
     fn rank(&self, entry: &Entry) -> Option<Rank<'_>> {

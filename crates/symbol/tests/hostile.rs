@@ -28,6 +28,24 @@ fn program() -> &'static [u8] {
     })
 }
 
+/// The same with compressed debug sections, and with symbols packed as Fedora packs them.
+fn packed_program() -> &'static [u8] {
+    static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let dir = std::env::temp_dir().join(format!("trommel-packed-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("temp dir");
+        std::fs::write(dir.join("p"), program()).expect("program");
+        let command = "objcopy --only-keep-debug p mini && xz mini && objcopy --compress-debug-sections=zstd p z \
+                       && strip --strip-all --keep-section='.debug*' z -o y \
+                       && objcopy --add-section .gnu_debugdata=mini.xz y q";
+        let done = Command::new("sh").args(["-ec", command]).current_dir(&dir).status();
+        assert!(done.expect("a shell").success());
+        let bytes = std::fs::read(dir.join("q")).expect("program");
+        let _ = std::fs::remove_dir_all(&dir);
+        bytes
+    })
+}
+
 fn look_everywhere(bytes: Vec<u8>) {
     let files = Files::new();
     let module = Module {
@@ -66,6 +84,16 @@ proptest! {
     #[test]
     fn bytes_changed_anywhere(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
         let mut bytes = program().to_vec();
+        for (at, value) in &changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *value;
+        }
+        look_everywhere(bytes);
+    }
+
+    #[test]
+    fn packed_bytes_changed_anywhere(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
+        let mut bytes = packed_program().to_vec();
         for (at, value) in &changes {
             let at = at.index(bytes.len());
             bytes[at] = *value;

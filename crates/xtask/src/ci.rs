@@ -4,13 +4,14 @@
 //! Tests run under `cargo nextest`, which has a process for each and keeps all processors busy to the end. Where it is not
 //! installed, `cargo test` does the same in more time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use trommel_conformance::built::target_dir;
 use trommel_conformance::exec::workspace;
+use trommel_conformance::not_tested::VARIABLE;
 
 use crate::tidy;
 
@@ -42,12 +43,13 @@ impl Step {
         }
     }
 
-    fn run(&self) -> Result<(), String> {
+    fn run(&self, not_tested: &Path) -> Result<(), String> {
         eprintln!("$ cargo {}", self.words);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .args(self.words.split(' '))
             .envs(self.env.iter().copied())
+            .env(VARIABLE, not_tested)
             .current_dir(workspace())
             .stdin(Stdio::null())
             .status()
@@ -62,17 +64,20 @@ impl Step {
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let began = Instant::now();
     let results = target_dir().join("nextest/ci/junit.xml");
+    let not_tested = target_dir().join("not-tested.txt");
     // Those of another run are not this one's.
     let _ = std::fs::remove_file(&results);
+    let _ = std::fs::remove_file(&not_tested);
     let mut table = Vec::new();
     let mut passed = timed("tidy", &mut table, || tidy::run(&tidy::Options::default()));
     for step in steps(args.all) {
         if passed.is_err() {
             break;
         }
-        passed = timed(step.name, &mut table, || step.run());
+        passed = timed(step.name, &mut table, || step.run(&not_tested));
     }
     print_table(&table, &results);
+    print_not_tested(&not_tested);
     passed?;
     let took = began.elapsed();
     eprintln!("\nall: {:.0} s of {} min", took.as_secs_f64(), args.limit);
@@ -103,11 +108,17 @@ fn steps(all: bool) -> Vec<Step> {
             "cargo nextest is not installed: tests run one file after another, and take longer"
         );
     }
-    let tests = match (nextest, all) {
-        (true, false) => "nextest run --workspace --cargo-profile ci --profile ci",
-        (true, true) => "nextest run --workspace --cargo-profile ci --profile ci --run-ignored all",
-        (false, false) => "test --workspace --tests --profile ci",
-        (false, true) => "test --workspace --tests --profile ci -- --include-ignored",
+    // One trial more than processors: many wait, for timers, windows and signals.
+    let threads = 1 + std::thread::available_parallelism().map_or(1, |n| n.get());
+    let tests = match nextest {
+        true => format!(
+            "nextest run --workspace --cargo-profile ci --profile ci --test-threads {threads}{}",
+            if all { " --run-ignored all" } else { "" }
+        ),
+        false => format!(
+            "test --workspace --tests --profile ci{}",
+            if all { " -- --include-ignored" } else { "" }
+        ),
     };
     // The README's first command, as a newcomer types it, but for the profile.
     let data = target_dir().join("readme.data");
@@ -165,6 +176,18 @@ fn print_table(steps: &[(&str, f64)], results: &Path) {
             longest,
         } = sum;
         eprintln!("{seconds:9.1}  {trials:6}  {longest:7.1}  {name}");
+    }
+}
+
+/// Prints what this machine could not test.
+fn print_not_tested(lines: &Path) {
+    let text = std::fs::read_to_string(lines).unwrap_or_default();
+    let lines: BTreeSet<&str> = text.lines().collect();
+    if !lines.is_empty() {
+        eprintln!("\nnot tested on this machine:");
+    }
+    for line in lines {
+        eprintln!("  {line}");
     }
 }
 

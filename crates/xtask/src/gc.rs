@@ -120,7 +120,7 @@ impl Programs {
         let mut command = match options {
             None => Command::new(program),
             Some(options) => {
-                let mut command = Command::new(trommel()?);
+                let mut command = Command::new(trommel());
                 command.args(["record", "--quiet"]).args(options);
                 if options.contains(&"-q") {
                     command.arg(workspace().join("examples/gc/gc.rpa"));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words of a command line, and what they stand for today.
-const NAMES: [(&[&str], &[&str]); 27] = [
+const NAMES: [(&[&str], &[&str]); 28] = [
     (&["gc", "stress"], &["check", "gc"]),
     (&["corpus"], &["check", "corpus"]),
     (&["callgrind"], &["check", "counts"]),
@@ -24,6 +24,7 @@ const NAMES: [(&[&str], &[&str]); 27] = [
     (&["startup"], &["measure", "startup"]),
     (&["served"], &["measure", "served"]),
     (&["windows"], &["measure", "windows"]),
+    (&["payoff"], &["measure", "payoff"]),
     (&["queries"], &["measure", "queries"]),
     (&["gc"], &["measure", "gc"]),
     (&["latency"], &["measure", "latency"]),

@@ -8,7 +8,7 @@ use trommel_profile::limits::Limits;
 use trommel_profile::memory::{Conflict, Pair};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::At;
-use trommel_tuple::Place;
+use trommel_tuple::{ModuleId, Place};
 
 use super::find::FunctionMatch;
 use crate::callers::Caller;
@@ -89,6 +89,13 @@ pub(super) struct Annotated<'p> {
     pub(super) entered: Option<Count>,
     /// From where it was called, most often first.
     pub(super) callers: Vec<(Place, u64)>,
+}
+
+/// A module whose code is not there.
+pub(super) struct LeftOut {
+    pub(super) module: ModuleId,
+    pub(super) functions: u64,
+    pub(super) why: String,
 }
 
 /// In words, of which the other instruction of the pair is the object.

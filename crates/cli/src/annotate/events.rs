@@ -1,12 +1,9 @@
 //! Events of one module in a profile, for the flow of counts through its functions.
-//!
-//! A call comes back unless what is called has no way out: a function of the module without a return or a jump elsewhere, or one of
-//! those of the C, C++ and Rust libraries that are known to have none.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use trommel_code::{Body, Count, Events, FlowControl, Instruction};
+use trommel_code::{Count, Events, FlowControl, Instruction, WaysOut, never_returns};
 use trommel_profile::confidence::Basis;
 use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
@@ -14,53 +11,11 @@ use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 use crate::report::view::{Transfer, View};
 
-/// Functions that never return, by the names that C, C++ and Rust programs have of them.
-const NEVER_RETURN: [&str; 26] = [
-    "__libc_start_main",
-    "__libc_start_call_main",
-    "exit",
-    "_exit",
-    "_Exit",
-    "quick_exit",
-    "abort",
-    "longjmp",
-    "_longjmp",
-    "siglongjmp",
-    "__longjmp_chk",
-    "pthread_exit",
-    "__assert_fail",
-    "__assert_perror_fail",
-    "__stack_chk_fail",
-    "__fortify_fail",
-    "__chk_fail",
-    "__libc_fatal",
-    "__cxa_throw",
-    "__cxa_rethrow",
-    "__cxa_throw_bad_array_new_length",
-    "__cxa_bad_cast",
-    "__cxa_call_unexpected",
-    "_Unwind_Resume",
-    "std::terminate()",
-    "rust_panic",
-];
-/// The beginnings of names of more of them.
-const NEVER_RETURN_AS: [&str; 5] = [
-    "std::__throw_",
-    "core::panicking::panic",
-    "core::option::unwrap_failed",
-    "core::result::unwrap_failed",
-    "std::process::",
-];
-
 /// The events of a module.
 pub(super) struct OfModule<'v, 'p> {
     view: &'v mut View<'p>,
     module: ModuleId,
-    code: &'v Code<'p>,
-    /// Its functions, by start.
-    functions: &'v [Range<u64>],
-    /// Functions that have a way out, by start.
-    can_leave: HashMap<u64, bool>,
+    ways_out: WaysOut<'v, 'p>,
     /// Recorded transfers of control by their targets in the module.
     into: BTreeMap<u64, Vec<Transfer>>,
 }
@@ -84,9 +39,7 @@ impl<'v, 'p> OfModule<'v, 'p> {
         Self {
             view,
             module,
-            code,
-            functions,
-            can_leave: HashMap::new(),
+            ways_out: WaysOut::new(module, code, functions),
             into,
         }
     }
@@ -115,27 +68,12 @@ impl<'v, 'p> OfModule<'v, 'p> {
 
     /// Returns true if what is called there may come back.
     fn returns(&mut self, target: Place) -> bool {
-        let start = target.vaddr().0;
-        let first = self.functions.partition_point(|f| f.start < start);
-        let function = self.functions.get(first).filter(|f| f.start == start);
-        if target.module() == self.module
-            && let Some(range) = function
-        {
-            let (code, range) = (self.code, range.clone());
-            let can = || Body::new(code, &[range], &[]).can_leave();
-            if !*self.can_leave.entry(start).or_insert_with(can) {
-                return false;
-            }
+        if !self.ways_out.can_leave(target) {
+            return false;
         }
         let location = self.view.locate(target);
-        let Some(name) = &location.function else {
-            return true;
-        };
-        let name = name.strip_suffix("@plt").unwrap_or(name);
-        let name = name.split('@').next().unwrap_or(name);
-        !(location.offset == 0
-            && (NEVER_RETURN.contains(&name)
-                || NEVER_RETURN_AS.iter().any(|start| name.starts_with(start))))
+        let named = location.function.as_ref().filter(|_| location.offset == 0);
+        !named.is_some_and(|name| never_returns(name))
     }
 }
 

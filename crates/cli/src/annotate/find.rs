@@ -12,7 +12,7 @@ use std::ops::Range;
 use anyhow::{Result, anyhow, bail};
 use trommel_profile::{Module, Profile};
 use trommel_symbol::{Symbols, demangle};
-use trommel_tuple::{ModuleId, Place, Vaddr};
+use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 use crate::output::grouped;
 
@@ -30,7 +30,12 @@ pub(super) struct FunctionMatch {
 }
 
 impl FunctionMatch {
-    /// Returns the number of events of all kinds the profile has of it.
+    /// Returns the address where the function is entered.
+    pub(super) fn entry(&self) -> u64 {
+        self.ranges.first().map_or(0, |range| range.start)
+    }
+
+    /// Returns the number of events of all kinds the profile has of it; where there are none in it, of those that lead into it.
     pub(super) fn events(&self, profile: &Profile) -> u64 {
         let place = |at| Place::new(self.module, Vaddr(at));
         let mut sum = 0_u64;
@@ -45,7 +50,23 @@ impl FunctionMatch {
                 sum = sum.saturating_add(found.map(|(_, at)| at.sampled.samples).sum());
             }
         }
-        sum
+        match sum {
+            0 => self.arrivals(profile),
+            _ => sum,
+        }
+    }
+
+    /// Branches and calls that lead into it: a function without any of its own has no other events.
+    fn arrivals(&self, profile: &Profile) -> u64 {
+        let kinds = [Kind::Edge, Kind::Call].into_iter();
+        let data = kinds.filter_map(|kind| profile.kinds.get(&kind));
+        let targets = data.flat_map(|data| data.counts.values()).flatten();
+        let here = targets.filter(|(to, _)| {
+            let to = Place::from_word(*to);
+            let inside = |range: &Range<u64>| range.contains(&to.vaddr().0);
+            to.module() == self.module && self.ranges.iter().any(inside)
+        });
+        here.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 }
 
@@ -86,7 +107,8 @@ pub(super) fn find(
 
 /// The modules that are meant, and what is wanted of them.
 fn of_module<'p, 'w>(profile: &'p Profile, wanted: &'w str) -> (Vec<&'p Module>, &'w str) {
-    let all = || profile.modules.iter().filter(|m| m.id != ModuleId::ANON);
+    let is_named = |m: &&Module| m.id != ModuleId::ANON || !profile.compiled.is_empty();
+    let all = || profile.modules.iter().filter(is_named);
     let colons = wanted.match_indices(':').map(|(at, _)| at);
     for at in colons {
         let (module, rest) = (&wanted[..at], &wanted[at + 1..]);

@@ -4,26 +4,32 @@
 //! a branch went, what was called, which values a load loaded, how long it took, which stores were in its way. Frequencies are
 //! of the events that an instruction has, or follow from those around it ([`trommel_code::Flow`]).
 
+mod all;
 mod annotated;
 mod events;
 mod find;
 mod json;
+mod known;
+mod listing;
+mod notes;
+mod order;
+mod paint;
 mod source;
 mod text;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
-use std::ops::Range;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use trommel_code::{Body, Flow, FlowControl, Mnemonic, Text};
-use trommel_profile::Profile;
+use trommel_code::{Body, FlowControl, Instruction, Mnemonic, Text};
 use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::Limits;
 use trommel_profile::memory::{Levels, Pair};
 use trommel_profile::windows::Windows;
+use trommel_profile::{Module, Profile};
 use trommel_symbol::Files;
 use trommel_tuple::{Kind, Place, Vaddr};
 
@@ -37,14 +43,18 @@ use crate::report::table::Style;
 use crate::report::view::{Values, View};
 use crate::shown::quoted;
 use annotated::{Annotated, InTheWay, Latency, Line, Part, Passed};
-use events::OfModule;
 use find::FunctionMatch;
+use known::{Known, sampled_at};
+pub(crate) use listing::{Listed, listing};
 
 /// Values of an instruction that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 3;
 
 /// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
+    if args.all {
+        return all::run(args);
+    }
     let (file, wanted) = match &args.what[..] {
         [file, wanted] => (PathBuf::from(file), wanted),
         [wanted] => (PathBuf::from(trommel_store::DEFAULT_FILE), wanted),
@@ -56,6 +66,33 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
     let files = Files::new();
     let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
+    only_paths(&profile, &file)?;
+    let found = find::find(&profile, view.symbols(), wanted)?;
+    if found.events(&profile) == 0 {
+        bail!("{}", nothing(&profile, &file, &found));
+    }
+    let function = annotate(&mut view, found, top(args))?;
+    let mut out = output::stdout();
+    if args.json {
+        json::write(&mut out, &mut view, &function)?;
+    } else {
+        let style = Style::of(&io::stdout());
+        text::write(&mut out, &mut view, &function, style, args.cold)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Values of each instruction to show.
+fn top(args: &AnnotateArgs) -> usize {
+    match (args.top, args.json) {
+        (Some(0), _) | (None, true) => usize::MAX,
+        (Some(n), _) => n,
+        (None, false) => DEFAULT_TOP,
+    }
+}
+
+/// Checks that there is something to show instructions with.
+fn only_paths(profile: &Profile, file: &Path) -> Result<()> {
     if !profile.kinds.is_empty() && profile.kinds.keys().all(|kind| *kind == Kind::Path) {
         bail!(
             "{}: holds paths only, and instructions are shown with counts of branches, calls and loads: record those too, as in \
@@ -63,27 +100,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
             file.display()
         );
     }
-    let found = find::find(&profile, view.symbols(), wanted)?;
-    if found.events(&profile) == 0 {
-        bail!("{}", nothing(&profile, &file, &found));
-    }
-    let top = match (args.top, args.json) {
-        (Some(0), _) | (None, true) => usize::MAX,
-        (Some(n), _) => n,
-        (None, false) => DEFAULT_TOP,
-    };
-    let function = annotate(&mut view, found, top)?;
-    let mut out = output::stdout();
-    if args.json {
-        json::write(&mut out, &mut view, &function)?;
-    } else {
-        let terminal = io::stdout().is_terminal();
-        let width = terminal.then(terminal_size::terminal_size).flatten();
-        let width = width.map_or(usize::MAX, |(width, _)| width.0.into());
-        let style = Style::new(output::colours(&io::stdout()));
-        text::write(&mut out, &mut view, &function, style, width)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn named(wanted: &OsString) -> Result<&str> {
@@ -92,7 +109,7 @@ fn named(wanted: &OsString) -> Result<&str> {
 }
 
 /// Returns why there is nothing to show, and what to do.
-fn nothing(profile: &Profile, file: &std::path::Path, found: &FunctionMatch) -> String {
+fn nothing(profile: &Profile, file: &Path, found: &FunctionMatch) -> String {
     if profile.samples.is_some() {
         let (file, name) = (file.display(), &found.name);
         return format!(
@@ -116,88 +133,39 @@ fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result
     let profile = view.profile;
     let module = profile.modules.iter().find(|m| m.id == found.module);
     let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;
-    let code = view.symbols().code(found.module).map_err(|why| {
-        let id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
-        let id = match &id[..] {
-            "" => String::new(),
-            id => format!(" (build id {id})"),
-        };
-        anyhow!(
-            "{}: {why}; its instructions are in the file that was recorded{id}: put that back, or record again",
-            found.name
-        )
+    let code = (view.symbols().code(found.module)).map_err(|why| no_code(&found, module, &why))?;
+    let known = Known::of(view, found.module, &code, std::slice::from_ref(&found));
+    let known = known.into_iter().next();
+    let known = known.filter(|known| !known.body.lines().is_empty());
+    let known = known.ok_or_else(|| {
+        let (name, file) = (&found.name, find::file_name(module));
+        anyhow!("{name}: no code at these addresses of {file}")
     })?;
-    let functions = view.symbols().functions(found.module).into_iter();
-    let mut functions: Vec<Range<u64>> = functions.map(|f| f.range).collect();
-    functions.sort_unstable_by_key(|r| (r.start, r.end));
-    functions.dedup();
-    let entry = found.ranges.first().map_or(0, |r| r.start);
-    let (body, counts, callers) = match &profile.samples {
-        // Nobody has seen an instruction executed.
-        Some(samples) => {
-            let of_module = samples.places.keys().filter(|p| p.module() == found.module);
-            let places: Vec<u64> = of_module.map(|place| place.vaddr().0).collect();
-            (
-                Body::new(&code, &found.ranges, &places),
-                Vec::new(),
-                Vec::new(),
-            )
-        }
-        None => {
-            let mut events = OfModule::new(view, found.module, &code, &functions);
-            let flow = Flow::new(&code, &functions, &found.ranges, &mut events);
-            let counts = (0..flow.body.lines().len())
-                .map(|n| flow.count(n))
-                .collect();
-            let arrivals = events.arrivals_at(entry);
-            let callers = arrivals.iter().map(|t| (t.from, t.count)).collect();
-            (flow.body, counts, callers)
-        }
-    };
-    let count = |n: usize| counts.get(n).copied().flatten();
-    let sampled = |at| {
-        profile
-            .samples
-            .as_ref()?
-            .places
-            .get(&Place::new(found.module, Vaddr(at)))
-    };
-    let time = profile.samples.as_ref().map(|_| {
-        let here = body.lines().iter().filter_map(|line| sampled(line.at));
-        trommel_profile::samples::sum(here.map(|at| &at.sampled))
-    });
-    if body.lines().is_empty() {
-        let name = &found.name;
-        bail!(
-            "{name}: no code at these addresses of {}",
-            find::file_name(module)
-        );
-    }
-    let entered = body.index(entry).and_then(count);
-    let counted = (0..body.lines().len()).filter_map(count);
-    let executed: f64 = counted.map(|count| count.times).sum();
-    let inside = |call: Place| call.module() == found.module && body.contains(call.vaddr().0);
+    let inside = |call: Place| call.module() == found.module && known.body.contains(call.vaddr().0);
     let mut passed = arguments::by_call(view, inside);
+    annotated_as(view, found, known, &mut passed, top)
+}
+
+/// A function of which counts are known; `passed` has the arguments of its calls.
+fn annotated_as<'p>(
+    view: &mut View<'p>,
+    found: FunctionMatch,
+    known: Known,
+    passed: &mut HashMap<Place, Vec<Argued>>,
+    top: usize,
+) -> Result<Annotated<'p>> {
+    let profile = view.profile;
+    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;
+    let body = &known.body;
+    let executed = known.executed();
+    let time = known.time(profile, found.module);
     let mut writer = Text::new();
     let mut lines = Vec::with_capacity(body.lines().len());
     for (n, line) in body.lines().iter().enumerate() {
         let at = Place::new(found.module, Vaddr(line.at));
-        let inside = |to| body.contains(to);
-        // Only its address is taken: what is loaded from there may be anything.
-        let is_lea = line.instruction.mnemonic() == Mnemonic::Lea;
-        let text = writer.write(&line.instruction, &mut |address| {
-            let place = Place::new(found.module, Vaddr(address));
-            if inside(address) {
-                return None;
-            }
-            if view.locate(place).function.is_some() {
-                return Some(view.name(place));
-            }
-            let text = view.symbols().text(found.module, address);
-            text.filter(|_| is_lea).map(|text| quoted(&text))
-        });
-        let count = count(n);
-        let sampled = sampled(at.vaddr().0).cloned();
+        let count = known.count(n);
+        let sampled = sampled_at(profile, at).cloned();
         // Of what is known of the function, be it executions or time.
         let (part, whole) = match (&time, &sampled) {
             (Some(time), Some(found)) => (found.sampled.executions, time.executions),
@@ -206,7 +174,7 @@ fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result
         let mut line = Line {
             at,
             instruction: line.instruction,
-            text,
+            text: text_of(view, body, at, &line.instruction, &mut writer),
             count,
             share: part / whole.max(1.0),
             taken: None,
@@ -227,6 +195,7 @@ fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result
         memory(view, &mut line, top);
         lines.push(line);
     }
+    let entered = body.index(found.entry()).and_then(|n| known.count(n));
     Ok(Annotated {
         ranges: body.ranges().to_vec(),
         found,
@@ -235,7 +204,43 @@ fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result
         executed,
         time,
         entered,
-        callers,
+        callers: known.callers,
+    })
+}
+
+/// Returns why there are no instructions to show, and what to do.
+fn no_code(found: &FunctionMatch, module: &Module, why: &impl std::fmt::Display) -> anyhow::Error {
+    let id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+    let id = match &id[..] {
+        "" => String::new(),
+        id => format!(" (build id {id})"),
+    };
+    anyhow!(
+        "{}: {why}; its instructions are in the file that was recorded{id}: put that back, or record again",
+        found.name
+    )
+}
+
+/// Returns an instruction in words, with names of what is outside of its function.
+fn text_of(
+    view: &mut View<'_>,
+    body: &Body,
+    at: Place,
+    instruction: &Instruction,
+    writer: &mut Text,
+) -> String {
+    // Only its address is taken: what is loaded from there may be anything.
+    let is_lea = instruction.mnemonic() == Mnemonic::Lea;
+    writer.write(instruction, &mut |address| {
+        let place = Place::new(at.module(), Vaddr(address));
+        if body.contains(address) {
+            return None;
+        }
+        if view.locate(place).function.is_some() {
+            return Some(view.name(place));
+        }
+        let text = view.symbols().text(at.module(), address);
+        text.filter(|_| is_lea).map(|text| quoted(&text))
     })
 }
 

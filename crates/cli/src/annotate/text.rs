@@ -1,92 +1,107 @@
-//! The annotated function for people: source lines with the instructions that came of them, no wider than the terminal.
+//! The annotated function for people: what is hot first, then source lines with the instructions that came of them.
+//!
+//! No line is wider than the terminal. A long function begins with its hottest lines and its hottest block.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use trommel_code::Count;
 use trommel_profile::confidence::Basis;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_symbol::Location;
 
-use super::annotated::{Annotated, InTheWay, Line, Part, conflict_in_words};
+use super::annotated::{Annotated, Line};
+use super::notes::{notes, source};
+use super::order::{self, Piece};
+use super::paint::{Canvas, Paint};
 use super::source::Sources;
-use crate::callers;
 use crate::output::{duration, grouped, printable};
 use crate::report::samples;
-use crate::report::table::{Style, short};
+use crate::report::table::Style;
 use crate::report::view::View;
 use crate::report::windows;
 
 /// Instructions with this part of the function's executions stand out.
-const HOT: f64 = 0.05;
-/// Callers named: of a function, and of a load.
+const WARM: f64 = 0.05;
+/// Those with this part of the hottest one's stand out most, if they are warm.
+const HOT: f64 = 0.5;
+/// Callers named of a function.
 const CALLERS: usize = 3;
+/// Source lines named before the instructions, and the least share of one.
+const LINES: usize = 5;
+const LEAST_LINE: f64 = 0.01;
+/// A longer listing begins with the hottest block.
+const LONG: usize = 30;
+/// Columns of a bar.
+const BAR: usize = 5;
 
 /// A line of output.
 enum Row {
-    /// Executions, their share, address, instruction, what is known of it; whether it stands out.
-    Instruction([String; 5], bool),
+    /// Executions, their share, a bar, address, instruction, what is known of it.
+    Instruction([String; 6], Paint),
     /// A line of the source.
     Source(String),
-    /// Between parts of a function.
-    Gap,
+    /// Between parts of a function, or in place of instructions.
+    Gap(String),
 }
 
+/// Writes a function; with `cold` those instructions too that were not executed.
 pub(super) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
     function: &Annotated<'_>,
     style: Style,
-    width: usize,
+    cold: bool,
 ) -> io::Result<()> {
-    let mut out = Cut { out, width };
-    heading(&mut out, view, function, style)?;
-    let mut sources = Sources::new(Path::new(std::ffi::OsStr::from_bytes(
-        &function.module.path,
-    )));
+    let mut out = Canvas::new(out, style);
+    let path = Path::new(std::ffi::OsStr::from_bytes(&function.module.path));
+    let mut sources = Sources::new(path);
+    heading(&mut out, view, function)?;
+    hot_lines(&mut out, view, function, &mut sources)?;
+    let pieces = order::pieces(function, cold);
+    let listed = pieces.iter().map(|piece| match piece {
+        Piece::Lines(lines) => lines.len(),
+        Piece::Cold(_) | Piece::Gap => 1,
+    });
+    let listed: usize = listed.sum();
+    let hottest = order::hottest(function).filter(|block| listed > LONG && block.len() < listed);
     let mut rows = Vec::new();
-    let exact = view.basis() == Basis::Exact;
-    let mut position = None;
-    let mut end = None;
-    for line in &function.lines {
-        if end.is_some_and(|end| end < line.at.vaddr().0) {
-            rows.push(Row::Gap);
-            position = None;
-        }
-        end = Some(
-            end.unwrap_or(0)
-                .max(line.at.vaddr().0 + line.instruction.len().max(1) as u64),
-        );
-        let location = view.locate(line.at);
-        let here = (
-            location.file.clone(),
-            location.line,
-            location.inlined.clone(),
-        );
-        if location.file.is_some() && position.as_ref() != Some(&here) {
-            rows.push(Row::Source(source(&mut sources, &location)));
-        }
-        position = Some(here);
-        let cells = [
-            match &line.sampled {
-                Some(found) => duration(found.sampled.executions.round() as u64),
-                None => executions(line.count.as_ref(), exact),
-            },
-            share(line),
-            format!("{:x}", line.at.vaddr().0),
-            line.text.clone(),
-            notes(view, line),
-        ];
-        rows.push(Row::Instruction(cells, line.share >= HOT));
-    }
-    let first = if function.time.is_some() {
-        "time"
-    } else {
-        "executions"
+    let mut listing = Listing {
+        view,
+        function,
+        sources: &mut sources,
+        most: (function.lines.iter()).map(|l| l.share).fold(0.0, f64::max),
     };
-    table(&mut out, first, &rows, style)?;
+    for piece in hottest.iter().cloned().map(Piece::Lines).chain(pieces) {
+        listing.add(&mut rows, &piece);
+    }
+    let first = match function.time {
+        Some(_) => "time",
+        None => "executions",
+    };
+    // The hottest block is a table of its own, with the columns of the other.
+    let of_block = hottest.clone().map(Piece::Lines).map(|piece| {
+        let mut rows = Vec::new();
+        listing.add(&mut rows, &piece);
+        rows.len()
+    });
+    let widths = widths(first, &rows);
+    let mut rest = &rows[..];
+    if let (Some(block), Some(number)) = (&hottest, of_block) {
+        let share = 100.0 * order::share(&function.lines[block.clone()]);
+        let title = format!("# hottest block: {share:.1} % of the function");
+        out.painted(&[(Paint::Strong, &title)])?;
+        let (hot, all) = rows.split_at(number);
+        table(&mut out, first, widths, hot)?;
+        out.line("")?;
+        out.painted(&[(Paint::Strong, "# all of it, the hottest part first")])?;
+        rest = all;
+    }
+    table(&mut out, first, widths, rest)?;
     for file in sources.newer() {
         out.line(&format!(
             "# newer than the program, so lines may be others: {}",
@@ -96,49 +111,123 @@ pub(super) fn write(
     out.out.flush()
 }
 
-/// Writes lines up to a width.
-struct Cut<W> {
-    out: W,
-    width: usize,
+/// Rows of a listing as they are made.
+struct Listing<'l, 'v, 'p> {
+    view: &'l mut View<'v>,
+    function: &'l Annotated<'p>,
+    sources: &'l mut Sources,
+    /// The greatest share of an instruction.
+    most: f64,
 }
 
-impl<W: Write> Cut<W> {
-    fn line(&mut self, text: &str) -> io::Result<()> {
-        self.styled(text, Style::new(false), 0)
+impl Listing<'_, '_, '_> {
+    fn add(&mut self, rows: &mut Vec<Row>, piece: &Piece) {
+        let lines = match piece {
+            Piece::Lines(lines) => lines.clone(),
+            Piece::Cold(lines) => {
+                let number = lines.len();
+                rows.push(Row::Gap(format!("⋮ {number} instructions, not executed")));
+                return;
+            }
+            Piece::Gap => return rows.push(Row::Gap("⋮".to_owned())),
+        };
+        let mut position = None;
+        for line in &self.function.lines[lines] {
+            let location = self.view.locate(line.at);
+            let here = (
+                location.file.clone(),
+                location.line,
+                location.inlined.clone(),
+            );
+            if location.file.is_some() && position.as_ref() != Some(&here) {
+                rows.push(Row::Source(source(self.sources, &location)));
+            }
+            position = Some(here);
+            rows.push(self.instruction(line));
+        }
     }
 
-    /// A line of which the first `strong` characters stand out.
-    fn styled(&mut self, text: &str, style: Style, strong: usize) -> io::Result<()> {
-        let text = text.trim_end();
-        let text = match text.chars().count() > self.width {
-            true => {
-                let start: String = text.chars().take(self.width.saturating_sub(1)).collect();
-                format!("{start}…")
-            }
-            false => text.to_owned(),
+    fn instruction(&mut self, line: &Line<'_>) -> Row {
+        let exact = self.view.basis() == Basis::Exact;
+        let cells = [
+            match &line.sampled {
+                Some(found) => duration(found.sampled.executions.round() as u64),
+                None => executions(line.count.as_ref(), exact),
+            },
+            share(line),
+            bar(line.share, self.most),
+            format!("{:x}", line.at.vaddr().0),
+            line.text.clone(),
+            notes(self.view, line),
+        ];
+        let paint = match line.share {
+            share if share >= WARM && share >= HOT * self.most => Paint::Hot,
+            share if share >= WARM => Paint::Warm,
+            _ if line.count.is_some_and(|count| count.times < 0.5) => Paint::Faint,
+            _ => Paint::Plain,
         };
-        if strong == 0 {
-            return writeln!(self.out, "{text}");
-        }
-        let start: String = text.chars().take(strong).collect();
-        let rest: String = text.chars().skip(strong).collect();
-        writeln!(self.out, "{}{rest}", style.strong(&start))
+        Row::Instruction(cells, paint)
     }
+}
+
+/// A bar for a share, as long as the column for the greatest one.
+fn bar(share: f64, most: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if most <= 0.0 {
+        return String::new();
+    }
+    let eighths = (share / most * (8 * BAR) as f64).round() as usize;
+    let eighths = eighths.min(8 * BAR);
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
+/// Writes the source lines that executed most of the function.
+fn hot_lines<W: Write>(
+    out: &mut Canvas<W>,
+    view: &mut View<'_>,
+    function: &Annotated<'_>,
+    sources: &mut Sources,
+) -> io::Result<()> {
+    let mut sums: HashMap<(Rc<str>, u32), (f64, Rc<Location>)> = HashMap::new();
+    for line in function.lines.iter().filter(|line| line.share > 0.0) {
+        let location = view.locate(line.at);
+        let (Some(file), Some(number)) = (location.file.clone(), location.line) else {
+            continue;
+        };
+        let sum = sums.entry((file, number)).or_insert((0.0, location));
+        sum.0 += line.share;
+    }
+    let mut all: Vec<_> = sums.into_iter().collect();
+    all.sort_by(|(a, (x, _)), (b, (y, _))| y.total_cmp(x).then_with(|| a.cmp(b)));
+    if all.len() < 2 {
+        return Ok(());
+    }
+    let shown = all.iter().filter(|(_, (share, _))| *share >= LEAST_LINE);
+    for (n, (_, (share, location))) in shown.take(LINES).enumerate() {
+        let title = if n == 0 { "lines" } else { "" };
+        let text = printable(&source(sources, location));
+        let share = format!("# {title:<11} {:>5.1} %  ", 100.0 * share);
+        out.painted(&[(Paint::Plain, &share), (Paint::Source, &text)])?;
+    }
+    Ok(())
 }
 
 fn heading<W: Write>(
-    out: &mut Cut<W>,
+    out: &mut Canvas<W>,
     view: &mut View<'_>,
     function: &Annotated<'_>,
-    style: Style,
 ) -> io::Result<()> {
     let ranges = function.ranges.iter();
     let ranges = ranges.map(|Range { start, end }| format!("{start:#x}-{end:#x}"));
     let ranges = ranges.collect::<Vec<_>>().join(", ");
     let path = String::from_utf8_lossy(&function.module.path);
     let name = printable(&function.found.name);
-    let title = format!("# {name}  {} {ranges}", printable(&path));
-    out.styled(&title, style, 2 + name.chars().count())?;
+    let rest = format!("  {} {ranges}", printable(&path));
+    out.painted(&[
+        (Paint::Plain, "# "),
+        (Paint::Strong, &name),
+        (Paint::Plain, &rest),
+    ])?;
     if let Some(data) = &view.profile.windows {
         for (name, text) in windows::lines(data) {
             out.line(&format!("# {name:<11} {text}"))?;
@@ -187,7 +276,7 @@ fn heading<W: Write>(
     ))?;
     let callers = function.callers.iter().take(CALLERS);
     let callers: Vec<String> = callers
-        .map(|(from, count)| format!("{} {}", short(&view.name(*from)), grouped(*count)))
+        .map(|(from, count)| format!("{} {}", view.name(*from), grouped(*count)))
         .collect();
     if !callers.is_empty() {
         let more = match function.callers.len().saturating_sub(CALLERS) {
@@ -202,16 +291,19 @@ fn heading<W: Write>(
     no_build_id(out, function)
 }
 
-fn no_build_id<W: Write>(out: &mut Cut<W>, function: &Annotated<'_>) -> io::Result<()> {
+fn no_build_id<W: Write>(out: &mut Canvas<W>, function: &Annotated<'_>) -> io::Result<()> {
     if function.module.build_id.is_empty() {
         out.line("# no build id: whether this is the file that was recorded is not known")?;
     }
     Ok(())
 }
 
-fn table<W: Write>(out: &mut Cut<W>, first: &str, rows: &[Row], style: Style) -> io::Result<()> {
-    let titles = [first, "%", "address", "instruction", ""];
-    let mut widths = titles.map(|title| title.chars().count());
+/// The widths of columns, the last one excepted.
+fn widths(first: &str, rows: &[Row]) -> [usize; 5] {
+    // A long instruction need not move what is known of all others.
+    const MOST: usize = 44;
+    let mut widths = [first, "%", "", "address", "instruction"].map(|t| t.chars().count());
+    widths[2] = BAR;
     for row in rows {
         if let Row::Instruction(cells, _) = row {
             for (width, cell) in widths.iter_mut().zip(cells) {
@@ -219,53 +311,40 @@ fn table<W: Write>(out: &mut Cut<W>, first: &str, rows: &[Row], style: Style) ->
             }
         }
     }
-    // A long instruction need not move what is known of all others.
-    const MOST: usize = 44;
-    widths[3] = widths[3].min(MOST);
-    let joined = |cells: [&str; 5]| {
-        let [count, share, address, text, notes] = cells;
-        let [a, b, c, d, _] = widths;
-        format!(" {count:>a$}  {share:>b$}  {address:>c$}  {text:<d$}  {notes}")
-    };
-    let head = joined(titles);
-    out.styled(&format!("#{}", &head[1..]), style, head.chars().count())?;
-    let indent = widths[0] + widths[1] + 5;
+    widths[4] = widths[4].min(MOST);
+    widths
+}
+
+fn table<W: Write>(
+    out: &mut Canvas<W>,
+    first: &str,
+    widths: [usize; 5],
+    rows: &[Row],
+) -> io::Result<()> {
+    let [a, b, c, d, e] = widths;
+    let counts = |[count, share, bar]: [&str; 3]| format!(" {count:>a$}  {share:>b$} {bar:<c$}");
+    let code = |[at, text, notes]: [&str; 3]| format!("  {at:>d$}  {text:<e$}  {notes}");
+    let head = counts([first, "%", ""]) + &code(["address", "instruction", ""]);
+    out.painted(&[(Paint::Strong, &format!("#{}", &head[1..]))])?;
+    let indent = a + b + c + 6;
     for row in rows {
         match row {
-            Row::Instruction(cells, hot) => {
-                let line = joined([&cells[0], &cells[1], &cells[2], &cells[3], &cells[4]]);
-                out.styled(&printable(&line), style, if *hot { indent } else { 0 })?;
+            Row::Instruction([count, share, bar, at, text, notes], paint) => {
+                let (counts, code) = (counts([count, share, bar]), code([at, text, notes]));
+                let of_code = match paint {
+                    Paint::Faint => Paint::Faint,
+                    _ => Paint::Plain,
+                };
+                out.painted(&[(*paint, &printable(&counts)), (of_code, &printable(&code))])?;
             }
-            Row::Source(text) => out.line(&format!("{:indent$}{}", "", printable(text)))?,
-            Row::Gap => out.line(&format!("{:indent$}⋮", ""))?,
+            Row::Source(text) => {
+                let text = printable(text);
+                out.painted(&[(Paint::Plain, &" ".repeat(indent)), (Paint::Source, &text)])?;
+            }
+            Row::Gap(text) => out.line(&format!("{:indent$}{text}", ""))?,
         }
     }
     Ok(())
-}
-
-/// `file.c:12 inlined ← into  text`.
-fn source(sources: &mut Sources, location: &Location) -> String {
-    let Some(file) = &location.file else {
-        return String::new();
-    };
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let inlined: Vec<&str> = location.inlined.iter().map(|f| &*f.function).collect();
-    let inlined = match &inlined[..] {
-        [] => String::new(),
-        names => format!(
-            " [{}]",
-            names
-                .iter()
-                .map(|n| short(n))
-                .collect::<Vec<_>>()
-                .join(" ← ")
-        ),
-    };
-    let Some(line) = location.line else {
-        return format!("{name}{inlined}");
-    };
-    let text = sources.line(file, line).unwrap_or_default();
-    format!("{name}:{line}{inlined}  {text}")
 }
 
 /// Returns how often something was executed: nothing where that is not known, or was not seen among the few that were looked at.
@@ -293,135 +372,15 @@ fn share(line: &Line<'_>) -> String {
     }
 }
 
-/// Returns what is known of an instruction.
-fn notes(view: &mut View<'_>, line: &Line<'_>) -> String {
-    /// Share of the calls below which a value says nothing of a call.
-    const OFTEN: f64 = 0.5;
-    let mut notes = Vec::new();
-    if let Some(taken) = &line.taken {
-        notes.push(format!("taken {}", percent(taken)));
-    }
-    let direct = line.instruction.is_call_near();
-    if !line.targets.is_empty() && !direct {
-        let targets = line.targets.iter();
-        let targets: Vec<String> = targets
-            .map(|(to, part)| format!("{} {}", short(&view.name(*to)), percent(part)))
-            .collect();
-        notes.push(format!("→ {}", targets.join(", ")));
-    }
-    for (what, values) in [("on", &line.types), ("=", &line.values)] {
-        if !values.is_empty() {
-            let values = values.iter();
-            let values: Vec<String> = values
-                .map(|(_, words, part)| format!("{} {}", short(words), percent(part)))
-                .collect();
-            notes.push(format!("{what} {}", values.join(", ")));
-        }
-    }
-    for (from, value, part) in told_by_callers(view, line) {
-        notes.push(format!("{from} {} {}", short(&value), percent(&part)));
-    }
-    // All that is passed, and to others, is in the JSON.
-    let hottest = line.arguments.first().map(|passed| passed.to);
-    let passed = line.arguments.iter().filter(|p| Some(p.to) == hottest);
-    let passed: Vec<String> = passed
-        .filter_map(|p| {
-            let (_, words, part) = p.values.first().filter(|v| v.2.share >= OFTEN)?;
-            Some(format!(
-                "{} = {} {}",
-                p.register,
-                short(words),
-                percent(part)
-            ))
-        })
-        .collect();
-    if !passed.is_empty() {
-        notes.push(passed.join(", "));
-    }
-    if let Some(latency) = &line.latency {
-        let levels = latency.levels.iter().filter(|(_, part)| part.share > 0.0);
-        let levels: Vec<String> = levels
-            .map(|(name, part)| format!("{name} {}", percent(part)))
-            .collect();
-        notes.push(format!("{} cycles: {}", latency.median, levels.join(", ")));
-    }
-    if let Some(found) = &line.sampled
-        && !found.operands.is_empty()
-    {
-        notes.push(samples::operands(view, found));
-    }
-    for InTheWay { pair, part } in &line.conflicts {
-        let is_load = pair.load == line.at;
-        let other = if is_load { pair.store } else { pair.load };
-        notes.push(format!(
-            "{} {} {} ({})",
-            percent(part),
-            conflict_in_words(pair.conflict, is_load),
-            view.name(other),
-            pair.conflict.name()
-        ));
-    }
-    notes.join("; ")
-}
-
-/// Returns what callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is rarely
-/// otherwise. The caller, the value, and its part.
-fn told_by_callers(view: &mut View<'_>, line: &Line<'_>) -> Vec<(String, String, Part)> {
-    /// Share of a caller's executions below which a value says nothing.
-    const OFTEN: f64 = 0.5;
-    let all = line.values.first().map(|v| (v.0, v.2.share));
-    let mut told = Vec::new();
-    for caller in line.by_caller.iter().filter(|c| c.call.is_some()) {
-        let Some((value, count, share, (low, high))) = callers::top(caller.values).first().copied()
-        else {
-            continue;
-        };
-        let more = all.is_none_or(|(most, of_all)| most != value || of_all < low);
-        if share >= OFTEN && more && told.len() < CALLERS {
-            let limits = Some(Limits { low, high });
-            let part = Part {
-                count,
-                share,
-                limits,
-            };
-            let shown = view.shown(line.at, value);
-            told.push((format!("{} =", caller.name(view)), shown, part));
-        }
-    }
-    told
-}
-
-/// A share with how far it may be off.
-fn percent(part: &Part) -> String {
-    let share = 100.0 * part.share;
-    match part.limits {
-        Some(Limits { low, high }) => {
-            let doubt = (100.0 * high - share).max(share - 100.0 * low);
-            format!("{share:.1}%±{doubt:.1}")
-        }
-        None => format!("{share:.1}%"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        let written = |width, style, strong| {
-            let mut out = Cut {
-                out: Vec::new(),
-                width,
-            };
-            out.styled("0123456789 ä  ", style, strong).expect("memory");
-            String::from_utf8(out.out).expect("UTF-8")
-        };
-        let plain = Style::new(false);
-        assert_eq!(written(usize::MAX, plain, 0), "0123456789 ä\n");
-        assert_eq!(written(12, plain, 0), "0123456789 ä\n");
-        assert_eq!(written(5, plain, 3), "0123…\n");
-        let coloured = written(5, Style::new(true), 9);
-        assert!(coloured.contains("0123…") && coloured.ends_with('\n'));
+    fn bars_are_as_long_as_shares() {
+        assert_eq!(bar(0.5, 0.5), "█████");
+        assert_eq!(bar(0.25, 0.5), "██▌");
+        assert_eq!(bar(0.0, 0.5), "");
+        assert_eq!(bar(0.0, 0.0), "");
     }
 }

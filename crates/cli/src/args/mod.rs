@@ -7,23 +7,29 @@
     reason = "help texts name compressors, whose brackets are no links"
 )]
 
+mod export;
 mod parse;
 mod record;
 mod run;
 mod show;
 mod tools;
+mod top;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use export::ExportArgs;
 pub(crate) use parse::{ModuleSpec, Only, ServiceSpec};
 pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
-pub(crate) use run::{Opt, RunArgs};
-pub(crate) use show::{AnnotateArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs};
+pub(crate) use run::{Opt, RunArgs, StatArgs};
+pub(crate) use show::{
+    AnnotateArgs, By, DiffArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs,
+};
 pub(crate) use tools::{
     CompressArgs, DoctorArgs, HelpArgs, LabArgs, QueryArgs, QueryCommand, StreamArgs, StreamCommand,
 };
+pub(crate) use top::TopArgs;
 
-/// Finds the hot branches, calls and values of unmodified Linux programs.
+/// Finds the hot functions, branches, calls and values of unmodified Linux programs.
 #[derive(Parser, Debug)]
 #[command(
     name = "trommel",
@@ -32,7 +38,7 @@ pub(crate) use tools::{
     disable_help_subcommand = true,
     after_help = "\
 Two commands to the first result:
-  trommel record -e edge,call -- ./app --its --arguments
+  trommel record -- ./app --its --arguments
   trommel report
 
 A service that already runs, for about 1 % of its time:
@@ -48,18 +54,26 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run a program and write a profile of its branches, calls and values.
+    /// Run a program and write a profile of its functions, branches, calls and values.
     Record(Box<RecordArgs>),
     /// Run a program faster, by optimising its hot paths while it runs.
     Run(RunArgs),
+    /// Show hot functions, branches and values while they run.
+    Top(TopArgs),
     /// Profile chosen processes as long as they live, into a database.
     Daemon(DaemonArgs),
-    /// Show a profile: the hottest branches, calls and values.
+    /// Count instructions, branches, loads, stores and calls of a program, exactly.
+    Stat(StatArgs),
+    /// Show a profile: the hottest functions, loops, lines, branches, calls and values.
     Report(ReportArgs),
+    /// Show which functions changed between two profiles.
+    Diff(DiffArgs),
     /// Show loads and arguments that are nearly constant, by the cycles they could save.
     Values(ValuesArgs),
     /// Show a function instruction by instruction, with counts and values.
     Annotate(AnnotateArgs),
+    /// Write a profile in the format of another tool.
+    Export(ExportArgs),
     /// Show how long loads take, and which caches serve them.
     Latency(MemoryArgs),
     /// Show stores that delay later loads.

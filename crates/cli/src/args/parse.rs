@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trommel_query::Field;
 use trommel_tuple::{Kind, KindSet};
 
 /// Part of a program to observe.
@@ -70,6 +71,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
 }
 
+/// From one screen to the next.
+pub(super) fn delay(text: &str) -> Result<Duration, String> {
+    seconds(text)
+        .ok()
+        .filter(|delay| (0.2..=60.0).contains(&delay.as_secs_f64()))
+        .ok_or_else(|| "give a number of seconds, from 0.2 to 60".to_owned())
+}
+
 /// A whole number with one of these letters after it, or none.
 fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
     let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
@@ -107,6 +116,12 @@ pub(super) fn number(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no number above 0, such as 500k or 20M"))
 }
 
+/// Cycles of a cost model.
+pub(super) fn cycles(text: &str) -> Result<f64, String> {
+    let cycles = text.parse().ok().filter(|n| (0.1..=1e6).contains(n));
+    cycles.ok_or_else(|| format!("`{text}` is no number of cycles from 0.1 to 1000000"))
+}
+
 pub(super) fn kind(text: &str) -> Result<Kind, String> {
     text.parse::<Kind>().map_err(|e| e.to_string())
 }
@@ -141,6 +156,14 @@ pub(super) fn service(text: &str) -> Result<ServiceSpec, String> {
     }
 }
 
+/// A field that queries collect.
+pub(super) fn field(text: &str) -> Result<Field, String> {
+    Field::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Field::ALL.iter().map(|field| field.name()).collect();
+        format!("fields are {}", names.join(", "))
+    })
+}
+
 /// A customisation module named on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct ModuleSpec {
@@ -160,6 +183,42 @@ pub(super) fn module(text: &str) -> Result<ModuleSpec, String> {
             argument: argument.to_owned(),
         }),
     }
+}
+
+/// Events that `record` collects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Events {
+    pub(crate) kinds: KindSet,
+    /// Call paths, by samples.
+    pub(crate) stacks: bool,
+    /// Calling contexts.
+    pub(crate) contexts: bool,
+}
+
+pub(super) fn events(text: &str) -> Result<Events, String> {
+    const STACK: &str = "stack";
+    const CONTEXT: &str = "context";
+    let stacks = text.split(',').any(|name| name == STACK);
+    if stacks && text != STACK {
+        return Err(
+            "`stack` is by samples, and cannot be combined with other events: make two recordings"
+                .into(),
+        );
+    }
+    let others: Vec<&str> = text.split(',').filter(|name| *name != CONTEXT).collect();
+    let contexts = others.len() != text.split(',').count();
+    if contexts && others.contains(&"none") {
+        return Err("`none` cannot be combined with other events".into());
+    }
+    let kinds = match stacks || others.is_empty() {
+        true => KindSet::NONE,
+        false => kinds(&others.join(","))?,
+    };
+    Ok(Events {
+        kinds,
+        stacks,
+        contexts,
+    })
 }
 
 pub(super) fn kinds(text: &str) -> Result<KindSet, String> {
@@ -183,7 +242,7 @@ pub(super) fn kinds(text: &str) -> Result<KindSet, String> {
             Err(_) => {
                 return Err(format!(
                     "`{name}` is no event; use edge, call, value, type, path or none, in windows also address and latency, \
-                     separated by commas"
+                     separated by commas; `record` also takes stack and context"
                 ));
             }
         }
@@ -226,6 +285,28 @@ mod tests {
         );
         for wrong in ["", "edges", "edge,", "edge,none", "result"] {
             assert!(kinds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn stacks_are_recorded_alone() {
+        let stacks = |text| events(text).map(|events| (events.stacks, events.kinds.is_empty()));
+        assert_eq!(stacks("stack"), Ok((true, true)));
+        assert_eq!(stacks("edge,call"), Ok((false, false)));
+        for wrong in ["stack,edge", "stacks", "none,stack", "context,stack"] {
+            assert!(events(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn contexts_go_with_kinds() {
+        let both = |text| events(text).map(|events| (events.contexts, events.kinds));
+        let edges = KindSet::NONE.with(Kind::Edge);
+        assert_eq!(both("context"), Ok((true, KindSet::NONE)));
+        assert_eq!(both("edge,context"), Ok((true, edges)));
+        assert_eq!(both("edge"), Ok((false, edges)));
+        for wrong in ["context,none", "contexts", "context,", ""] {
+            assert!(events(wrong).is_err(), "{wrong}");
         }
     }
 

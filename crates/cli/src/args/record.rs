@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use trommel_query::Field;
 use trommel_tuple::KindSet;
 
-use super::parse::{self, ModuleSpec, Only, ServiceSpec};
+use super::parse::{self, Events, ModuleSpec, Only, ServiceSpec};
 
 /// Windows begin after fewer instructions than this, chosen at random, unless the user says otherwise.
 pub(crate) const SKIP: u32 = 256;
@@ -16,8 +17,10 @@ pub(crate) const SKIP: u32 = 256;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record -e edge,call -- ./app     count every branch and call, at about 1.5 times the CPU time
-  trommel record -- ./app                  count every loaded value too, at about 9 times
+  trommel record -- ./app                  count every branch and call, at about 1.5 times the CPU time
+  trommel record -e value -- ./app         count every loaded value, at about 9 times
+  trommel record -e stack -- ./app         sample call paths, for about 1 % overhead
+  trommel record -e context -- ./app       count instructions by call path; `report --tree` shows them
   trommel record --budget 1 -- ./app       sample in short bursts, for about 1 % overhead
   trommel record -e value --only libz.so.1 -- ./app   only the values that one library loads
 
@@ -25,13 +28,22 @@ Input, output, exit status and terminating signal are the program's own.
 More: `trommel help topics`, such as events, specs, values, memory, query, attach and machine.")]
 #[command(group = clap::ArgGroup::new("unbounded").args(["pid", "all"]))]
 pub(crate) struct RecordArgs {
-    /// Events: edge (branches), call, value (loads), type, path, …
+    /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
-    /// Separate several by commas. `none` runs the engine alone. The default is edge,call,value,
-    /// and none with --query or --module-lib. The kinds address and latency need --budget, --rate or
-    /// --window. See `trommel help events` and `trommel help memory`.
-    #[arg(short, long, value_name = "KINDS", value_parser = parse::kinds)]
-    pub(crate) events: Option<KindSet>,
+    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. It has
+    /// value too where values are sampled (-c, --converge, --budget, --rate, --window) or go to a
+    /// stream, and is none with --query or --module-lib. The kinds address and latency need --budget, --rate or
+    /// --window. `stack` samples call paths, 997 times a second of CPU time unless --rate says otherwise. The program runs natively
+    /// then. `context` counts calls and instructions of each function by the path of calls that leads there; it goes
+    /// with edge and call. See `trommel help events`, `trommel help stacks` and `trommel help memory`.
+    #[arg(short, long, value_name = "KINDS", value_parser = parse::events)]
+    pub(crate) events: Option<Events>,
+
+    /// With -e context: times that a function may be on a path, from 1 to 1000
+    ///
+    /// A call of a function that is there as often counts for its last occurrence. More tells recursion apart, and takes more memory.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value_t = 1)]
+    pub(crate) context_depth: u32,
 
     /// Observe only this module, symbol or address range
     ///
@@ -43,8 +55,14 @@ pub(crate) struct RecordArgs {
     /// Ask the relational queries in FILE, a text or assembled
     ///
     /// See `trommel help query`.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["pid", "budget", "rate", "window"], help_heading = "Queries")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
     pub(crate) query: Option<PathBuf>,
+
+    /// Words of messages that -c compresses: one or two fields
+    ///
+    /// The compressor of each queue gets them as a tuple. The default are the first two words. See `trommel help query`.
+    #[arg(long, value_name = "FIELD[,FIELD]", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::field, help_heading = "Queries")]
+    pub(crate) tuple: Vec<Field>,
 
     /// Write messages of the queries to FILE, one line of JSON each
     ///
@@ -65,6 +83,7 @@ pub(crate) struct RecordArgs {
 
     /// Count by a compressor, such as P257: every 257th event
     ///
+    /// With --query it compresses the messages of each queue, too.
     /// 257 is prime, so that loops do not alias with it. Other compressors are R256, CR256 and H[P256]2048, each also with +A16 after it. For edges and
     /// calls, H and M cost more than exact counts and say less: they are there for the lab. See `trommel help specs`.
     #[arg(
@@ -83,12 +102,26 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "PCT", value_parser = parse::budget, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) budget: Option<f64>,
 
+    /// Spend the budget on bursts of exact counting, which see a thousand times more
+    ///
+    /// For edges and calls of a running program (-p). All of its threads are stopped for a moment at the begin and the
+    /// end of each burst. See `trommel help attach`.
+    #[arg(long, requires_all = ["budget", "pid"], conflicts_with_all = ["rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
+    pub(crate) bursts: bool,
+
     /// Take this many windows in a second of each thread's CPU time
     ///
     /// From 1 to 20000, instead of what the budget allows. With --all: samples in a second of each
-    /// processor.
+    /// processor. With -e stack and --samples: samples in a second of CPU time.
     #[arg(long, value_name = "HZ", value_parser = parse::rate, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) rate: Option<f64>,
+
+    /// Sample where time goes, with the program native and without call paths
+    ///
+    /// As -e stack does, 997 times a second of CPU time unless --rate says otherwise. It needs no root for processes of your own.
+    /// See `trommel help stacks`.
+    #[arg(long, conflicts_with = "all", help_heading = "Cost")]
+    pub(crate) samples: bool,
 
     /// Instructions of a window, from 1 to 60000
     ///
@@ -136,6 +169,15 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE, help_heading = "Output")]
     pub(crate) output: PathBuf,
 
+    /// Also write a page for a browser, as `trommel report --html` does
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "all",
+        help_heading = "Output"
+    )]
+    pub(crate) html: Option<PathBuf>,
+
     /// Also write every event, in order, to the stream FILE
     ///
     /// Events of child processes go to FILE.PID. See `trommel stream`.
@@ -166,8 +208,8 @@ pub(crate) struct RecordArgs {
     ///
     /// Shows where time goes and what registers hold there, until Ctrl-C or while a program runs
     /// natively. The cost is that of --budget (default 1), or of --rate on each processor. Root has
-    /// CAP_PERFMON. See `trommel help machine`.
-    #[arg(short, long, conflicts_with_all = ["pid", "events", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist", "stats"], help_heading = "Processes")]
+    /// CAP_PERFMON. With -e stack it has call paths too. See `trommel help machine`.
+    #[arg(short, long, conflicts_with_all = ["pid", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist", "stats"], help_heading = "Processes")]
     pub(crate) all: bool,
 
     /// Detach from the process, or end --all, after this time
@@ -195,7 +237,7 @@ pub(crate) struct RecordArgs {
 Examples:
   trommel daemon --db p --name redis-server          every redis-server, also those that start later
   trommel daemon --db p --budget 0.5 --epoch 5m --user   all your processes that can be attached to
-  trommel report --since 2h DIR                      what the processes did in the last two hours
+  trommel report --since 2h p                        what the processes did in the last two hours
 
 Processes run natively but for short windows. Ctrl-C detaches from all of them.
 The database can be read at any time. See `trommel help database`.")]

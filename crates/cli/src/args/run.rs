@@ -17,6 +17,54 @@ pub(crate) enum Opt {
     Aggressive,
 }
 
+/// Arguments of `stat`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel stat -- ./app                            instructions, branches, loads, stores, calls
+  trommel stat --json -o base.json -- ./app        keep the counts for later
+  trommel stat --baseline base.json --fail-above 1 -- ./app   exit status 3 if there are 1 % more instructions
+
+Counts are exact, without hardware counters, at about 1.5 times the CPU time. Before the counted run, the program runs
+once natively with its output thrown away. Its exit status is that of the program. Counts go to standard error.")]
+pub(crate) struct StatArgs {
+    /// Count so many runs, and show the median
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeat: u32,
+
+    /// Write JSON (`trommel help json`)
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+
+    /// Write a line of CSV for each count of each run
+    #[arg(long)]
+    pub(crate) csv: bool,
+
+    /// Write to FILE in place of standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Compare instructions with those that `stat --json` wrote to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+
+    /// End with exit status 3 if there are PCT percent more instructions than in the baseline
+    #[arg(long, value_name = "PCT", requires = "baseline", value_parser = parse::share)]
+    pub(crate) fail_above: Option<f64>,
+
+    /// Turn address-space randomisation off, so that runs are alike
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+
+    /// Leave out the native run
+    #[arg(long)]
+    pub(crate) no_native: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    pub(crate) program: Vec<OsString>,
+}
+
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 #[command(after_help = "\

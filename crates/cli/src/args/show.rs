@@ -42,20 +42,54 @@ pub(crate) struct SelectArgs {
     pub(crate) build_id: Vec<String>,
 }
 
+/// Units that a report adds instructions up by.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// Functions.
+    Function,
+    /// Lines of source.
+    Line,
+    /// Loops.
+    Loop,
+    /// Files of code.
+    Module,
+    /// Threads, by their events.
+    Thread,
+    /// Processes.
+    Process,
+    /// No sums: events of each kind.
+    Event,
+}
+
 /// Arguments of `report`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel report                        the 20 hottest of each kind in trommel.data
-  trommel report -e value --top 100     the 100 hottest loads and their values
+  trommel report                        the hottest functions and loops of trommel.data
+  trommel report --by line              the hottest lines of source
+  trommel report --tree contexts.data   call paths, of a recording with -e context
+  trommel report -e edge --top 100      the 100 hottest branches
+  trommel report --html report.html     one page for a browser, which needs no network
   trommel report --json other.data      everything, for scripts (`trommel help json`)")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Only events of this kind
+    /// Events of this kind in place of functions: edge, call, value, type, path, …
     #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
     pub(crate) event: Option<Kind>,
+
+    /// Unit that instructions are added up by; `event` shows events of each kind
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["event", "json"])]
+    pub(crate) by: Option<By>,
+
+    /// Call paths, hottest first, from -e context
+    #[arg(long, conflicts_with_all = ["event", "by", "json"])]
+    pub(crate) tree: bool,
+
+    /// Show names with return types, template arguments and parameters
+    #[arg(long)]
+    pub(crate) full_names: bool,
 
     /// Only this process; can be repeated [default: the sum of all]
     #[arg(long, value_name = "PID")]
@@ -65,9 +99,70 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
+    /// Write one page for a browser: functions, call paths, the hottest code
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["event", "by", "json", "top", "full_names"])]
+    pub(crate) html: Option<PathBuf>,
+
     /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Schema of the JSON: 1, or 2 with places in one table, which is smaller
+    #[arg(long, value_name = "N", requires = "json", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) schema: u8,
+}
+
+/// Arguments of `diff`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel diff before.data after.data                  functions that changed, by instructions
+  trommel diff --markdown before.data after.data       for a comment on a change
+  trommel diff --fail-above 1 before.data after.data   exit status 3 if there are 1 % more instructions
+
+Functions are the same where their names are, also in other builds. Of estimates, ? marks what cannot be told.")]
+pub(crate) struct DiffArgs {
+    /// The earlier profile or database
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+
+    /// The later one
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+
+    /// Entries; 0 shows all [default: 20, with --json all]
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Show names with return types, template arguments and parameters
+    #[arg(long)]
+    pub(crate) full_names: bool,
+
+    /// Write JSON (`trommel help json`)
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+
+    /// Write a table of Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
+
+    /// End with exit status 3 if there are PCT percent more instructions
+    #[arg(long, value_name = "PCT", value_parser = parse::share)]
+    pub(crate) fail_above: Option<f64>,
+}
+
+impl DiffArgs {
+    /// Returns the number of entries to show.
+    pub(crate) fn top(&self) -> usize {
+        match (self.top, self.json) {
+            (Some(0), _) | (None, true) => usize::MAX,
+            (Some(n), _) => n,
+            (None, false) => 20,
+        }
+    }
 }
 
 /// Arguments of `values`.
@@ -110,7 +205,7 @@ pub(crate) struct ValuesArgs {
 Examples:
   trommel annotate main                             a function of the profile trommel.data
   trommel annotate other.data app:main              a function of one module, of another profile
-  trommel annotate --json --top 4 main              for scripts (`trommel help json`)
+  trommel annotate --all --json                     all functions, for scripts (`trommel help json`)
 
 The last parts of a name are enough (Stack::push). 0x4010-40a0 is a range of addresses as objdump prints them.
 Counts of instructions between recorded events are derived from the events. See `trommel help annotate`.")]
@@ -118,8 +213,16 @@ pub(crate) struct AnnotateArgs {
     /// The profile or database (trommel.data if left out), and the function
     ///
     /// FUNCTION is a name, MODULE:NAME, LO-HI or MODULE:LO-HI.
-    #[arg(value_names = ["FILE", "FUNCTION"], num_args = 1..=2, required = true)]
+    #[arg(value_names = ["FILE", "FUNCTION"], num_args = 1..=2, required_unless_present = "all")]
     pub(crate) what: Vec<OsString>,
+
+    /// Show all functions that the profile has something of, hottest first
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Show instructions that were not executed, too
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) cold: bool,
 
     #[command(flatten)]
     pub(crate) select: SelectArgs,

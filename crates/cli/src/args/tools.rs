@@ -69,7 +69,9 @@ Examples:
 #[command(after_help = "\
 Examples:
   trommel compress -c P256 -c 'H[P256]2048+A16' app.tstream
-  trommel compress -c 'M4[10k,1%]2048:C1R0P1' --json gcc.value.raw16.zst")]
+  trommel compress -c 'M4[10k,1%]2048:C1R0P1' --json gcc.value.raw16.zst
+  trommel compress -c 'M4[10k,1%]2048' --per-interval app.tstream
+  trommel compress --cost -c 'H[P256]2048' -c 'T[256]2048/2way/2bit'")]
 pub(crate) struct CompressArgs {
     /// A compressor, such as P256 or H[P256]2048+A16; can be repeated
     ///
@@ -88,12 +90,37 @@ pub(crate) struct CompressArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Show each interval with its candidates, and phases of intervals that are alike
+    #[arg(long, requires = "stream")]
+    pub(crate) per_interval: bool,
+
+    /// Show the bytes that each compressor takes in hardware; needs no stream
+    #[arg(long)]
+    pub(crate) cost: bool,
+
+    /// Cycles that a message costs, with a buffer of 100 messages [default: 30]
+    #[arg(long, value_name = "N", value_parser = parse::cycles)]
+    pub(crate) message_cycles: Option<f64>,
+
+    /// Cycles of the program for each event [default: 4]
+    #[arg(long, value_name = "N", value_parser = parse::cycles)]
+    pub(crate) event_cycles: Option<f64>,
+
+    /// Messages that an interrupt of 214 cycles brings [default: 100]
+    #[arg(long, value_name = "N", value_parser = parse::number)]
+    pub(crate) buffer: Option<u64>,
+
     /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Write the intervals as CSV, a row for each candidate
+    #[arg(long, requires = "per_interval", conflicts_with = "json")]
+    pub(crate) csv: bool,
+
     /// The stream: .tstream, .raw16 or .raw16.zst
-    pub(crate) stream: PathBuf,
+    #[arg(required_unless_present = "cost")]
+    pub(crate) stream: Option<PathBuf>,
 }
 
 /// Arguments of `query`.
@@ -181,6 +208,7 @@ Examples:
 Examples:
   trommel lab list                       print the experiments
   trommel lab stratified-8 multihash-12  run two of them
+  trommel lab multihash-9 --html         run one, with a page of its figures: trommel-lab/index.html
   trommel lab all --out figures          run all, with one page of everything: figures/index.html
 
 Programs are recorded when they are first needed, into $XDG_CACHE_HOME/trommel/lab or ~/.cache/trommel/lab.
@@ -195,6 +223,10 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "DIR", default_value = "trommel-lab")]
     pub(crate) out: PathBuf,
 
+    /// Write index.html, one page of the experiments, as `all` does
+    #[arg(long)]
+    pub(crate) html: bool,
+
     /// Events of each stream; fewer are faster and less precise [default: 20M]
     #[arg(long, value_name = "N", value_parser = parse::number)]
     pub(crate) events: Option<u64>,
@@ -204,11 +236,16 @@ pub(crate) struct LabArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel doctor
+  trommel doctor                         what works here, and fixes for what does not
+  trommel doctor --limits                what Trommel does not support anywhere
   trommel doctor --json                  for scripts (`trommel help json`)
 
 The exit status is 1 when Trommel cannot work here. See `trommel help limits`.")]
 pub(crate) struct DoctorArgs {
+    /// Show what Trommel does not support anywhere, too
+    #[arg(long)]
+    pub(crate) limits: bool,
+
     /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,

@@ -149,11 +149,11 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 t += 1;
             }
             _ => {
-                let Some((behind, from)) = star else {
+                let Some((after, from)) = star else {
                     return false;
                 };
-                star = Some((behind, from + 1));
-                p = behind;
+                star = Some((after, from + 1));
+                p = after;
                 t = from + 1;
             }
         }

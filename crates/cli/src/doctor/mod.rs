@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if args.json {
         json(&checks)?;
     } else {
-        text(&checks)?;
+        text(&checks, args.limits)?;
     }
     let failed = checks.iter().any(|c| c.status == Status::Fail);
     Ok(if failed {
@@ -38,9 +38,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     })
 }
 
-fn text(checks: &[Check]) -> std::io::Result<()> {
+fn text(checks: &[Check], limits: bool) -> std::io::Result<()> {
     let colours = output::colours(&std::io::stdout());
     let mut out = output::stdout();
+    let columns = output::width(&std::io::stdout());
     let width = checks.iter().map(|c| c.name.len()).max().unwrap_or(0);
     for check in checks {
         let colour = match (colours, check.status) {
@@ -51,22 +52,19 @@ fn text(checks: &[Check]) -> std::io::Result<()> {
         };
         let plain = if colours { "\x1b[0m" } else { "" };
         let (status, name) = (check.status.name(), check.name);
-        let found = output::printable(&check.found);
-        writeln!(
-            out,
-            "{colour}{status:<4}{plain}  {name:<width$}  {found}; {}",
-            check.means
-        )?;
+        let found = format!("{}; {}", output::printable(&check.found), check.means);
+        // Where its text begins.
+        let indent = 8 + width;
+        let found = output::wrapped(&found, indent, indent, columns);
+        writeln!(out, "{colour}{status:<4}{plain}  {name:<width$}  {found}")?;
         if check.status != Status::Ok && !check.fix.is_empty() {
-            writeln!(out, "      {:width$}  fix: {}", "", check.fix)?;
+            let fix = format!("fix: {}", check.fix);
+            let fix = output::wrapped(&fix, indent, indent, columns);
+            writeln!(out, "      {:width$}  {fix}", "")?;
         }
     }
-    writeln!(out, "\nNot supported:")?;
-    for section in NOT_SUPPORTED {
-        writeln!(out, "  {}", section.heading.replace('`', ""))?;
-        for (what, why) in section.rows {
-            writeln!(out, "      {what}: {why}")?;
-        }
+    if limits {
+        not_supported(&mut out, columns)?;
     }
     let count = |status| checks.iter().filter(|c| c.status == status).count();
     writeln!(
@@ -80,7 +78,25 @@ fn text(checks: &[Check]) -> std::io::Result<()> {
                 format!("Trommel cannot work here: {failures} problem(s) named above."),
         }
     )?;
+    if !limits {
+        writeln!(
+            out,
+            "What is not supported anywhere: trommel doctor --limits"
+        )?;
+    }
     out.flush()
+}
+
+fn not_supported(out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    writeln!(out, "\nNot supported:")?;
+    for section in NOT_SUPPORTED {
+        writeln!(out, "  {}", section.heading.replace('`', ""))?;
+        for (what, why) in section.rows {
+            let text = format!("{what}: {why}");
+            writeln!(out, "      {}", output::wrapped(&text, 6, 8, columns))?;
+        }
+    }
+    Ok(())
 }
 
 fn json(checks: &[Check]) -> std::io::Result<()> {

@@ -57,7 +57,7 @@ pub(super) fn trace_a_child() -> Traced {
         Ok(()) => exchange(child),
         Err(_) => Ok(()),
     };
-    // SAFETY: our own child, waited for so that nothing stays behind.
+    // SAFETY: our own child, waited for so that nothing stays.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);

@@ -94,7 +94,7 @@ pub(super) fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
             trommel_query::MAX_TEXT
         );
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let marked = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let before = &error.as_bytes()[..valid];
         let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -102,5 +102,10 @@ pub(super) fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
             "{}:{line}: is not UTF-8 (at byte {valid}); write it in UTF-8",
             name(path)
         )
-    })
+    })?;
+    // Some editors begin a text with a byte-order mark, which says nothing of one in UTF-8.
+    match marked.strip_prefix('\u{feff}') {
+        Some(text) => Ok(text.to_owned()),
+        None => Ok(marked),
+    }
 }

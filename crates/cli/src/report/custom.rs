@@ -7,10 +7,11 @@ use trommel_profile::confidence::Executions;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_tuple::Place;
 
-use super::table::{Style, Table, VALUES_IN_ROW, more, range, short};
+use super::table::{Style, Table, VALUES_IN_ROW, more, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent, printable};
+use crate::shown::short;
 
 /// The pairs of an instruction.
 struct Row<'p> {
@@ -46,7 +47,7 @@ fn rows(custom: &Custom) -> Vec<Row<'_>> {
 /// Returns what people are shown of a value.
 fn shown(view: &mut View<'_>, custom: &Custom, value: u64, known: &Value) -> String {
     match (&known.text, custom.places) {
-        (_, true) => short(&view.name(Place::from_word(value))),
+        (_, true) => view.name(Place::from_word(value)),
         // In one line.
         (Some(text), false) => short(&printable(&text.replace('\n', "\\n"))),
         (None, false) => format!("{value:#x}"),
@@ -118,7 +119,7 @@ pub(super) fn write(
             grouped(row.pairs),
             format!("{:.2}%", percent(row.pairs, total)),
             range(row.limits.all),
-            short(&view.name(row.at)),
+            view.name(row.at),
             values.join(", "),
             view.source(row.at),
             view.module(row.at),

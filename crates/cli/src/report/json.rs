@@ -1,43 +1,52 @@
 //! `report --json`: schema `trommel.report/1`, described in `docs/json.md`.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
+use serde::Serialize;
 use trommel_profile::limits::LEVEL;
-use trommel_profile::{Counted, Run, Threads};
+use trommel_profile::{Counted, KindProfile, Module, Run, Threads};
 use trommel_tuple::Kind;
 
+use super::Shown;
+use super::contexts;
 use super::custom;
 use super::filter;
+use super::functions;
 use super::paths;
-use super::place::{limits, place};
-use super::processes::{self, Row};
+use super::place::{limits, place, tables};
+use super::processes;
 use super::queries;
 use super::samples;
+use super::stacks;
 use super::view::View;
 use super::windows;
 use crate::callers;
-use crate::json::Json;
+use crate::json::{Json, Named};
 use crate::load::About;
 
-/// The schema's name. Fields may be added to it; none is removed or changed.
-const SCHEMA: &str = "trommel.report/1";
+/// The schemas' names. Fields may be added to them; none is removed or changed. The second has places in one table.
+const SCHEMAS: [&str; 2] = ["trommel.report/1", "trommel.report/2"];
 
 /// Writes the report; `top` limits each list.
 pub(super) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
-    rows: &[Row],
+    shown: &Shown<'_>,
     database: Option<&About>,
-    top: usize,
 ) -> io::Result<()> {
+    let top = shown.top;
     let mut json = Json::new(out);
     json.object()?;
-    json.text("schema", SCHEMA)?;
+    json.text("schema", SCHEMAS[usize::from(view.places.is_some())])?;
     if let Some(about) = database {
         super::database::json(&mut json, about)?;
     }
     head(&mut json, view)?;
-    processes::json(&mut json, rows)?;
+    processes::json(&mut json, shown.rows)?;
+    if shown.program.is_some() {
+        functions::json(&mut json, view, shown)?;
+    }
     for (kind, name) in [(Kind::Edge, "edges"), (Kind::Call, "calls")] {
         transfers(&mut json, view, kind, name, top)?;
     }
@@ -56,97 +65,157 @@ pub(super) fn write(
     custom::json(&mut json, view, top, place)?;
     queries::json(&mut json, view, top, place)?;
     samples::json(&mut json, view, top, place)?;
+    stacks::json(&mut json, view, place)?;
+    contexts::json(&mut json, view)?;
+    tables(&mut json, view)?;
     json.end_object()?;
     json.finish()
 }
 
+/// Members of the profile as a whole.
+#[derive(Serialize)]
+struct Whole<'a> {
+    command: Vec<Cow<'a, str>>,
+    compressor: &'a str,
+    counted: &'a str,
+    limits: Limits<'a>,
+    run: RunOf<'a>,
+}
+
+#[derive(Serialize)]
+struct Limits<'a> {
+    basis: &'a str,
+    level: f64,
+    assumes: &'a str,
+}
+
+#[derive(Serialize)]
+struct RunOf<'a> {
+    started_ns: u64,
+    wall_ns: u64,
+    target_cpu_ns: u64,
+    host_cpu_ns: u64,
+    status: Option<i32>,
+    signal: Option<i64>,
+    dropped: u64,
+    undercount: u64,
+    waits: u64,
+    wait_ns: u64,
+    #[serde(rename = "let_go")]
+    detached: &'a [String],
+}
+
+/// Members of its parts: threads, modules and kinds of events.
+#[derive(Serialize)]
+struct Parts<'a> {
+    threads: ThreadsOf<'a>,
+    modules: Vec<ModuleOf<'a>>,
+    events: Named<'a, Seen>,
+}
+
+#[derive(Serialize)]
+struct ThreadsOf<'a> {
+    started: u64,
+    each: Vec<ThreadOf<'a>>,
+}
+
+#[derive(Serialize)]
+struct ThreadOf<'a> {
+    number: u32,
+    tid: u32,
+    events: Named<'a, u64>,
+}
+
+#[derive(Serialize)]
+struct ModuleOf<'a> {
+    id: u16,
+    path: Cow<'a, str>,
+    build_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Seen {
+    seen: u64,
+    messages: u64,
+}
+
 fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     let profile = view.profile;
-    json.texts(
-        "command",
-        profile
-            .command
-            .iter()
-            .map(|argument| String::from_utf8_lossy(argument)),
-    )?;
-    json.text("compressor", &profile.compressor)?;
-    let counted = match profile.counted {
-        Counted::Service => "service",
-        Counted::Code => "code",
-    };
-    json.text("counted", counted)?;
-    json.member_object("limits")?;
-    json.text("basis", view.basis().name())?;
-    json.real("level", LEVEL)?;
-    json.text("assumes", view.basis().assumes())?;
-    json.end_object()?;
-    run(json, &profile.run)?;
+    json.members(&Whole {
+        command: texts(&profile.command),
+        compressor: &profile.compressor,
+        counted: match profile.counted {
+            Counted::Service => "service",
+            Counted::Code => "code",
+        },
+        limits: Limits {
+            basis: view.basis().name(),
+            level: LEVEL,
+            assumes: view.basis().assumes(),
+        },
+        run: run(&profile.run),
+    })?;
     if let Some(data) = &profile.windows {
         windows::json(json, data)?;
     }
     if let Some(data) = &profile.filter {
         filter::json(json, data)?;
     }
-    threads(json, &profile.threads)?;
-    json.member_array("modules")?;
-    for module in &profile.modules {
-        json.object()?;
-        json.number("id", module.id.0)?;
-        json.text("path", &String::from_utf8_lossy(&module.path))?;
-        let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
-        json.optional_text("build_id", Some(&*hex).filter(|h| !h.is_empty()))?;
-        json.end_object()?;
-    }
-    json.end_array()?;
-    json.member_object("events")?;
-    for (kind, data) in &profile.kinds {
-        json.member_object(kind.name())?;
-        json.number("seen", data.seen)?;
-        json.number("messages", data.messages)?;
-        json.end_object()?;
-    }
-    json.end_object()
+    json.members(&Parts {
+        threads: threads(&profile.threads),
+        modules: profile.modules.iter().map(module).collect(),
+        events: Named(profile.kinds.iter().map(seen).collect()),
+    })
 }
 
-fn threads<W: Write>(json: &mut Json<W>, threads: &Threads) -> io::Result<()> {
-    json.member_object("threads")?;
-    json.number("started", threads.started.max(1))?;
-    json.member_array("each")?;
-    for thread in &threads.each {
-        json.object()?;
-        json.number("number", thread.number)?;
-        json.number("tid", thread.tid)?;
-        json.member_object("events")?;
-        for (kind, seen) in &thread.seen {
-            json.number(kind.name(), *seen)?;
+fn texts(all: &[Vec<u8>]) -> Vec<Cow<'_, str>> {
+    let all = all.iter();
+    all.map(|text| String::from_utf8_lossy(text)).collect()
+}
+
+fn run(run: &Run) -> RunOf<'_> {
+    RunOf {
+        started_ns: run.started,
+        wall_ns: run.wall,
+        target_cpu_ns: run.target_cpu,
+        host_cpu_ns: run.host_cpu,
+        status: run.status.filter(|status| *status >= 0),
+        signal: (run.status.filter(|status| *status < 0)).map(|status| -i64::from(status)),
+        dropped: run.dropped,
+        undercount: run.undercount,
+        waits: run.waits,
+        wait_ns: run.wait_time,
+        detached: &run.detach,
+    }
+}
+
+fn threads(threads: &Threads) -> ThreadsOf<'_> {
+    let each = threads.each.iter().map(|thread| {
+        let events = thread.seen.iter().map(|(kind, seen)| (kind.name(), *seen));
+        ThreadOf {
+            number: thread.number,
+            tid: thread.tid,
+            events: Named(events.collect()),
         }
-        json.end_object()?;
-        json.end_object()?;
+    });
+    ThreadsOf {
+        started: threads.started.max(1),
+        each: each.collect(),
     }
-    json.end_array()?;
-    json.end_object()
 }
 
-fn run<W: Write>(json: &mut Json<W>, run: &Run) -> io::Result<()> {
-    json.member_object("run")?;
-    json.number("started_ns", run.started)?;
-    json.number("wall_ns", run.wall)?;
-    json.number("target_cpu_ns", run.target_cpu)?;
-    json.number("host_cpu_ns", run.host_cpu)?;
-    match run.status {
-        Some(status) if status >= 0 => json.number("status", status)?,
-        _ => json.null("status")?,
+fn module(module: &Module) -> ModuleOf<'_> {
+    let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+    ModuleOf {
+        id: module.id.0,
+        path: String::from_utf8_lossy(&module.path),
+        build_id: Some(hex).filter(|hex| !hex.is_empty()),
     }
-    match run.status {
-        Some(status) if status < 0 => json.number("signal", -i64::from(status))?,
-        _ => json.null("signal")?,
-    }
-    json.number("dropped", run.dropped)?;
-    json.number("undercount", run.undercount)?;
-    json.number("waits", run.waits)?;
-    json.number("wait_ns", run.wait_time)?;
-    json.texts("let_go", &run.detach)?;
-    json.end_object()
+}
+
+fn seen((kind, data): (&Kind, &KindProfile)) -> (&'static str, Seen) {
+    let (seen, messages) = (data.seen, data.messages);
+    (kind.name(), Seen { seen, messages })
 }
 
 fn transfers<W: Write>(

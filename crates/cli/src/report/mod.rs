@@ -1,28 +1,40 @@
 //! `trommel report`: a profile for people ([`text`]) and for programs ([`json`]).
 
+mod by;
+mod contexts;
 mod custom;
 mod database;
 pub(crate) mod filter;
+pub(crate) mod functions;
 mod json;
+mod loops;
 mod paths;
 pub(crate) mod place;
+mod places;
 pub(crate) mod processes;
 mod queries;
 pub(crate) mod samples;
+mod stacks;
 pub(crate) mod summary;
 pub(crate) mod table;
-mod text;
+pub(crate) mod text;
+mod tree;
 pub(crate) mod view;
 pub(crate) mod windows;
 
-use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_code::{Function, Program};
+use trommel_profile::Profile;
+use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
+use trommel_tuple::{Kind, ModuleId};
 
-use crate::args::ReportArgs;
+use crate::args::{By, ReportArgs};
 use crate::load;
 use crate::output;
 use view::View;
@@ -34,71 +46,135 @@ const DEFAULT_TOP: usize = 20;
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut loaded = load::profiles(&args.source.file, &args.source.select)?;
     let file = &args.source.file;
-    if !args.pid.is_empty() {
-        let there: BTreeSet<u32> = loaded.profiles.iter().map(|p| p.origin.pid).collect();
-        if let Some(missing) = args.pid.iter().find(|pid| !there.contains(pid)) {
-            bail!(
-                "{}: holds no process {missing}, only: {}",
-                file.display(),
-                some(&there)
-            );
-        }
-        loaded.profiles.retain_mut(|p| {
-            let is_wanted = args.pid.contains(&p.origin.pid);
-            let machine = p.samples.as_mut().filter(|s| s.machine.is_some());
-            // What is reported of the machine is reported of all of it.
-            if let Some(samples) = machine {
-                samples.places.clear();
-                samples.entered.clear();
-                samples.threads.clear();
-                return true;
-            }
-            is_wanted
-        });
-    }
+    loaded.only(file, &args.pid)?;
+    let parts = (args.by == Some(By::Process)).then(|| loaded.profiles.clone());
+    let whole = loaded.whole.take();
     let (mut profile, rows, database) = loaded.merge()?;
     // Of all kinds together: they went through one compressor, each process through its own.
     let confidence = Confidence::of_processes(&profile, rows.len());
-    if let Some(kind) = args.event {
-        if !profile.kinds.contains_key(&kind) {
-            let there: Vec<_> = profile.kinds.keys().map(|k| k.name()).collect();
-            bail!(
-                "{}: holds no `{kind}` events, only: {}; record them with `trommel record -e {kind}`",
-                file.display(),
-                if there.is_empty() {
-                    "none".into()
-                } else {
-                    there.join(", ")
-                }
-            );
+    let files = Files::new();
+    let derived = match whole {
+        Some(whole) if args.event.is_none() => {
+            derive(whole, &files).map(|p| (p, Some(load::wanted(&profile, &args.source.select))))
         }
-        profile.kinds.retain(|k, _| *k == kind);
+        _ => None,
+    };
+    if let Some(kind) = args.event {
+        only(&mut profile, kind, file)?;
     }
     let top = match (args.top, args.json) {
         (Some(0), _) | (None, true) => usize::MAX,
         (Some(n), _) => n,
         (None, false) => DEFAULT_TOP,
     };
-    let files = Files::new();
     let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
+    view.full_names = args.full_names;
+    view.places = (args.schema == 2).then(Default::default);
+    let derived = match derived {
+        None if args.event.is_none() => view.program().map(|program| (program, None)),
+        derived => derived,
+    };
+    let (program, wanted) = derived.map_or((None, None), |(p, wanted)| (Some(p), wanted));
+    let shown = Shown {
+        program: program.as_ref(),
+        wanted: wanted.as_deref(),
+        rows: &rows,
+        top,
+        chosen: args.top.is_some(),
+        style: table::Style::of(&std::io::stdout()),
+    };
     let mut out = output::stdout();
     if args.json {
-        json::write(&mut out, &mut view, &rows, database.as_ref(), top)?;
-    } else {
-        let style = table::Style::new(output::colours(&std::io::stdout()));
-        if let Some(about) = &database {
-            database::write(&mut out, about)?;
+        json::write(&mut out, &mut view, &shown, database.as_ref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(about) = &database {
+        database::write(&mut out, about)?;
+    }
+    if args.tree {
+        return trees(&mut out, &mut view, args, &shown);
+    }
+    match (args.by, args.event) {
+        (None | Some(By::Function), None) => text::write(&mut out, &mut view, &shown, file)?,
+        (Some(By::Event), _) | (None, Some(_)) => {
+            text::write_events(&mut out, &mut view, &shown, file)?;
         }
-        text::write(&mut out, &mut view, &rows, top, style, file)?;
+        (Some(by), _) => by::write(&mut out, &mut view, &shown, by, parts.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first of many numbers.
-fn some(numbers: &BTreeSet<u32>) -> String {
-    const SHOWN: usize = 20;
-    let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
-    let more = if numbers.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
+/// Writes the call paths of a profile.
+fn trees(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    args: &ReportArgs,
+    shown: &Shown<'_>,
+) -> Result<ExitCode> {
+    let lines = args.top.map_or(tree::LINES, |_| shown.top);
+    let all: Vec<_> = Basis::ALL
+        .iter()
+        .filter_map(|basis| view.call_paths(*basis))
+        .collect();
+    for paths in &all {
+        tree::write(out, view, paths, (lines, shown.style))?;
+    }
+    if all.is_empty() {
+        bail!(
+            "{}: holds no call paths; record them with `trommel record -e stack` (samples) or `-e context` (exact)",
+            args.source.file.display()
+        );
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Parts that reports are made of, beside the profile.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    /// Work of the functions, where that follows from the profile.
+    program: Option<&'a Program>,
+    /// Modules that are wanted; `None`: all.
+    wanted: Option<&'a [ModuleId]>,
+    rows: &'a [processes::Row],
+    /// Lines of each table.
+    top: usize,
+    /// The user chose how many.
+    chosen: bool,
+    style: table::Style,
+}
+
+impl Shown<'_> {
+    /// Functions of the modules that are wanted.
+    fn functions(&self) -> impl Iterator<Item = &Function> {
+        let all = self.program.iter().flat_map(|program| &program.functions);
+        all.filter(|f| self.wanted.is_none_or(|wanted| wanted.contains(&f.module)))
+    }
+}
+
+/// Derives what functions did in all of these processes.
+fn derive(profiles: Vec<Profile>, files: &Files) -> Option<Program> {
+    let (profile, rows) = processes::merge(profiles, false)?;
+    let symbols = load::symbols(files, &profile);
+    let mut confidence = Confidence::of_processes(&profile, rows.len());
+    Program::new(&profile, &symbols, &mut confidence)
+}
+
+/// Leaves events of one kind.
+fn only(profile: &mut Profile, kind: Kind, file: &Path) -> Result<()> {
+    if !profile.kinds.contains_key(&kind) {
+        let there: Vec<_> = profile.kinds.keys().map(|k| k.name()).collect();
+        bail!(
+            "{}: holds no `{kind}` events, only: {}; record them with `trommel record -e {kind}`",
+            file.display(),
+            if there.is_empty() {
+                "none".into()
+            } else {
+                there.join(", ")
+            }
+        );
+    }
+    profile.kinds.retain(|k, _| *k == kind);
+    Ok(())
 }

@@ -11,7 +11,7 @@ use trommel_profile::limits::Limits;
 use trommel_tuple::{Ended, Kind, Outcomes, Place, Vaddr};
 
 use super::place::{limits as limits_json, place};
-use super::table::{Style, Table, limits_title, range, short};
+use super::table::{Style, Table, limits_title, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent};
@@ -121,11 +121,7 @@ pub(super) fn table(
                 ..
             }) => {
                 let last = Place::new(row.at.module(), Vaddr(*last));
-                format!(
-                    "{} at {}",
-                    ending.words(),
-                    short(&view.destination(row.at, last))
-                )
+                format!("{} at {}", ending.words(), view.destination(row.at, last))
             }
             Some(code) => code.ending.words().to_owned(),
             None => end.to_owned(),
@@ -135,7 +131,7 @@ pub(super) fn table(
             grouped(row.count),
             format!("{:.2}%", percent(row.count, total)),
             limits.map_or_else(String::new, range),
-            short(&view.name(row.at)),
+            view.name(row.at),
             number(code.as_ref().map(|code| code.blocks.len() as u64)),
             number(code.as_ref().map(|code| code.instructions)),
             steps,

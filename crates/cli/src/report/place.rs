@@ -1,6 +1,8 @@
 //! Members of JSON objects that many commands write: places, modules and limits.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use trommel_profile::limits::Limits;
 use trommel_profile::{Module, Profile};
@@ -9,6 +11,45 @@ use trommel_tuple::Place;
 
 use super::view::View;
 use crate::json::Json;
+
+/// The members `places` and `texts` of documents that have all places in one table: what the numbers of places and texts mean.
+pub(crate) fn tables<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
+    let Some(places) = view.places.take() else {
+        return Ok(());
+    };
+    let mut texts: HashMap<Rc<str>, u64> = HashMap::new();
+    let mut order: Vec<Rc<str>> = Vec::new();
+    let mut number = |text: &Rc<str>| -> u64 {
+        let next = order.len() as u64;
+        *texts.entry(Rc::clone(text)).or_insert_with(|| {
+            order.push(Rc::clone(text));
+            next
+        })
+    };
+    json.member_array("places")?;
+    for place in places.all {
+        let location = view.locate(place);
+        json.object()?;
+        json.number("module", place.module().0)?;
+        json.number("vaddr", place.vaddr().0)?;
+        for (name, text) in [("function", &location.function), ("file", &location.file)] {
+            if let Some(text) = text {
+                json.number(name, number(text))?;
+            }
+        }
+        if let Some(line) = location.line {
+            json.number("line", line)?;
+        }
+        if !location.inlined.is_empty() {
+            let inlined = location.inlined.iter();
+            let numbers: Vec<u64> = inlined.map(|frame| number(&frame.function)).collect();
+            json.numbers("inlined", &numbers)?;
+        }
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.texts("texts", order)
+}
 
 /// The limits of a count, where there are any.
 pub(super) fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()> {
@@ -56,6 +97,9 @@ pub(crate) fn place<W: Write>(
     name: &str,
     place: Place,
 ) -> io::Result<()> {
+    if let Some(places) = &mut view.places {
+        return json.number(name, places.number(place));
+    }
     let location = view.locate(place);
     json.member_object(name)?;
     names(json, place, &location)?;

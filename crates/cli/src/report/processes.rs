@@ -16,18 +16,18 @@ use crate::output::{command_line, grouped, percent};
 /// Facts about one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    pub(super) pid: u32,
+    pub(crate) pid: u32,
     pub(super) parent: u32,
-    pub(super) command: Vec<Vec<u8>>,
+    pub(crate) command: Vec<Vec<u8>>,
     exec: bool,
     status: Option<i32>,
     wall: u64,
-    threads: u64,
+    pub(super) threads: u64,
     /// (kind, seen, messages)
     events: Vec<(Kind, u64, u64)>,
     detach: Vec<String>,
     /// Time of the process, in samples of the whole machine.
-    pub(super) time: Option<Sampled>,
+    pub(crate) time: Option<Sampled>,
 }
 
 impl Row {
@@ -57,7 +57,7 @@ impl Row {
         seen.fold(0, u64::saturating_add)
     }
 
-    fn ended(&self) -> String {
+    pub(super) fn ended(&self) -> String {
         match self.status {
             _ if self.exec => "exec".into(),
             Some(status) if status >= 0 => format!("exit {status}"),
@@ -136,7 +136,7 @@ pub(crate) fn table(
 }
 
 /// Long commands, up to where they differ mostly.
-pub(super) fn cut(command: &str) -> String {
+pub(crate) fn cut(command: &str) -> String {
     const MOST: usize = 60;
     match command.char_indices().nth(MOST) {
         Some((at, _)) => format!("{}…", &command[..at]),

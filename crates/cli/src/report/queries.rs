@@ -3,13 +3,16 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use trommel_profile::confidence::Confidence;
+use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served};
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::program::Query;
-use trommel_query::{Field, Program, Sampling, image};
-use trommel_tuple::Place;
+use trommel_query::{Field, Program, Rate, Sampling, image};
+use trommel_tuple::{Place, Tuple};
 
-use super::table::Style;
+use super::place;
+use super::table::{LIMITS, Style, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent, printable};
@@ -115,6 +118,7 @@ pub(super) fn write(
             n => write!(out, "; {} interrupts", grouped(n))?,
         }
         writeln!(out)?;
+        sampled(out, &answer.query)?;
         if counted > 0 {
             let counts = answer
                 .query
@@ -125,7 +129,14 @@ pub(super) fn write(
                 let text = clause(&program.code()[at], answer.query.fields);
                 let stands_for = match done.counted_for == done.counted {
                     true => String::new(),
-                    false => format!(" (for some {} executions)", grouped(done.counted_for)),
+                    false => {
+                        let limits = limits(answer.query.sampling, done.counted_for);
+                        let limits = limits.map_or(String::new(), |l| format!(", {}", range(l)));
+                        format!(
+                            " (for some {} executions{limits})",
+                            grouped(done.counted_for)
+                        )
+                    }
                 };
                 writeln!(
                     out,
@@ -153,11 +164,41 @@ pub(super) fn write(
     Ok(())
 }
 
+/// The limits of a number of executions that messages stand for; `None` where all were profiled, or nothing is known.
+fn limits(sampling: Sampling, executions: u64) -> Option<Limits> {
+    let rate = sampling.rate().filter(|rate| *rate != Rate::ALWAYS)?;
+    let any = Tuple::new(Place::default(), 0);
+    Confidence::of_rate(rate.one_in().into()).count(any, executions)
+}
+
+/// Says which executions were profiled, and what is known of the numbers of others.
+fn sampled(out: &mut impl Write, query: &Query) -> io::Result<()> {
+    match query.sampling {
+        Sampling::ALWAYS => Ok(()),
+        Sampling::Every(rate) => writeln!(
+            out,
+            "#   sampled 1 execution in {}; limits hold in {:.0} of 100 rows, assuming that executions do not keep step with that",
+            rate.one_in(),
+            100.0 * LEVEL,
+        ),
+        Sampling::Auto(_) => writeln!(
+            out,
+            "#   sampled at rates that changed: \"stand for\" is an unbiased estimate, and its limits are not known"
+        ),
+    }
+}
+
 /// Rows of a service, largest counts first.
 fn sorted(served: &Served) -> Vec<(&Vec<u64>, u64)> {
     let mut rows: Vec<(&Vec<u64>, u64)> = served.rows.iter().map(|(row, n)| (row, *n)).collect();
     rows.sort_by_key(|(row, n)| (Reverse(*n), *row));
     rows
+}
+
+/// Returns true if a table is that of the run's own compressor: those of libraries have an `=` in their name, after the queue.
+fn is_compressor(view: &View<'_>, served: &Served) -> bool {
+    let after = served.name.strip_prefix(&view.profile.compressor);
+    after.is_some_and(|rest| rest.starts_with(" of queue ") && !rest.contains('='))
 }
 
 fn service(
@@ -167,7 +208,11 @@ fn service(
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let title = format!("service {}", printable(&served.name));
+    let of = match is_compressor(view, served) {
+        true => "compressor",
+        false => "service",
+    };
+    let title = format!("{of} {}", printable(&served.name));
     let messages = grouped(served.messages);
     writeln!(out, "# {}", style.strong(&title))?;
     writeln!(out, "#   was given {messages} messages")?;
@@ -234,6 +279,10 @@ fn messages(
     let all = sum(|count| count.executions);
     let titles = ["messages", "%", "queue"].map(str::to_owned).into_iter();
     let stands_for = sampled.then(|| "stand for".to_owned());
+    let has_limits = limits(answer.query.sampling, all).is_some();
+    let stands_for = stands_for
+        .into_iter()
+        .chain(has_limits.then(|| LIMITS.to_owned()));
     let fields = answer.query.fields.iter().map(|f| f.name().to_owned());
     let mut rows: Vec<Vec<String>> = vec![titles.chain(stands_for).chain(fields).collect()];
     for (told, count) in answer.messages.iter().take(top) {
@@ -242,7 +291,9 @@ fn messages(
             format!("{:.1}", percent(count.executions, all)),
             told.queue.to_string(),
         ];
-        let stands_for = sampled.then(|| grouped(count.executions));
+        let limits = limits(answer.query.sampling, count.executions);
+        let stands_for = sampled.then(|| grouped(count.executions)).into_iter();
+        let stands_for = stands_for.chain(limits.map(range));
         let places = places(queries, told);
         let words = told
             .words
@@ -347,6 +398,7 @@ pub(super) fn json<W: Write>(
             json.object()?;
             json.number("count", count.messages)?;
             json.number("stands_for", count.executions)?;
+            place::limits(json, limits(answer.query.sampling, count.executions))?;
             json.number("queue", told.queue)?;
             json.number("instruction", told.at)?;
             let places = places(queries, told);

@@ -13,11 +13,12 @@ use trommel_symbol::KERNEL;
 use trommel_tuple::{ModuleId, Place};
 
 use super::processes::{Row, cut};
-use super::table::{Style, Table, more, short};
+use super::stacks::{self, Inclusive, Key};
+use super::table::{Style, Table, more};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{command_line, duration, grouped, percent, printable};
-use crate::shown::shown;
+use crate::shown::{short, shown};
 
 /// Operands shown of one instruction.
 const OPERANDS: usize = 3;
@@ -32,11 +33,13 @@ pub(crate) const REGISTER: Use = Use::Unknown {
 
 /// A function with its time.
 pub(crate) struct Function {
-    name: String,
-    module: ModuleId,
+    pub(crate) name: String,
+    pub(crate) module: ModuleId,
     at: Place,
     kernel: bool,
-    sampled: Sampled,
+    pub(crate) sampled: Sampled,
+    /// Its time with that of all that it called, where call paths are known.
+    inclusive: Option<u64>,
 }
 
 /// Returns true if a module is of the kernel's: its own name or that of a loaded one, in brackets.
@@ -48,28 +51,35 @@ fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
     path == KERNEL.as_bytes() || functions.any(|function| function.module == path)
 }
 
-/// Functions, most time first.
-fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
+/// Functions, most time first; those without time of their own by their inclusive time.
+pub(crate) fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
     let kernel: BTreeMap<ModuleId, bool> = (view.profile.modules.iter())
         .map(|module| (module.id, is_kernel(view.profile, module.id)))
         .collect();
-    let mut all: BTreeMap<(ModuleId, Option<String>), Function> = BTreeMap::new();
+    let inclusive = stacks::sampled(view.profile).map(|tree| stacks::inclusive(view, tree));
+    let mut all: BTreeMap<Key, Function> = BTreeMap::new();
+    let new = |key: &Key, at: Place| Function {
+        name: key.1.clone().unwrap_or_else(|| "(no name)".into()),
+        module: key.0,
+        at,
+        kernel: kernel.get(&key.0).copied().unwrap_or(false),
+        sampled: Sampled::default(),
+        inclusive: inclusive.is_some().then_some(0),
+    };
     for (&at, found) in &samples.places {
-        let module = at.module();
-        let location = view.locate(at);
-        let name = location.function.as_deref().map(str::to_owned);
-        let shown = name.clone().unwrap_or_else(|| "(no name)".into());
-        let function = all.entry((module, name)).or_insert_with(|| Function {
-            name: shown,
-            module,
-            at,
-            kernel: kernel.get(&module).copied().unwrap_or(false),
-            sampled: Sampled::default(),
-        });
+        let key = stacks::key(view, at);
+        let function = all.entry(key.clone()).or_insert_with(|| new(&key, at));
         function.sampled.add(&found.sampled);
     }
+    for (key, Inclusive { at, time }) in inclusive.iter().flatten() {
+        let function = all.entry(key.clone()).or_insert_with(|| new(key, *at));
+        function.inclusive = Some(*time);
+    }
     let mut all: Vec<Function> = all.into_values().collect();
-    all.sort_by(|a, b| b.sampled.executions.total_cmp(&a.sampled.executions));
+    all.sort_by(|a, b| {
+        let by_time = b.sampled.executions.total_cmp(&a.sampled.executions);
+        by_time.then(b.inclusive.cmp(&a.inclusive))
+    });
     all
 }
 
@@ -110,6 +120,9 @@ fn parts(sampled: &Sampled, total: &Sampled) -> [String; 3] {
 
 /// The lines of a header, each with what it is about.
 pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
+    if machine.of_processes {
+        return lines_of_processes(machine);
+    }
     let busy: f64 = machine.processors.values().map(|p| p.executions).sum();
     let mut lines = vec![
         (
@@ -182,6 +195,51 @@ pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// The same of a program or process.
+fn lines_of_processes(machine: &Machine) -> Vec<(&'static str, String)> {
+    let busy: f64 = machine.processors.values().map(|p| p.executions).sum();
+    let paid = machine.taken.saturating_mul(machine.toll);
+    let mut lines = vec![
+        (
+            "samples",
+            format!(
+                "{}, {:.0} a second of CPU time; {} CPU in {} wall",
+                grouped(machine.taken),
+                machine.rate,
+                duration(busy as u64),
+                duration(machine.wall),
+            ),
+        ),
+        (
+            "paid",
+            format!(
+                "{:.2} % of that CPU time by samples ({} each), and {} CPU of trommel",
+                100.0 * paid as f64 / busy.max(1.0),
+                duration(machine.toll),
+                duration(machine.host),
+            ),
+        ),
+    ];
+    if machine.taken == 0 {
+        let text = "the program used hardly any CPU time; --rate 9973 takes ten times as many";
+        lines[0] = ("samples", format!("NONE: {text}"));
+        lines.truncate(1);
+    }
+    if machine.lost > 0 || machine.throttled > 0 {
+        lines.push((
+            "lost",
+            format!(
+                "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {} times",
+                grouped(machine.lost),
+                grouped(machine.throttled)
+            ),
+        ));
+    }
+    let missing = machine.missing.iter();
+    lines.extend(missing.map(|what| ("missing", what.clone())));
+    lines
+}
+
 /// The same before a table.
 pub(crate) fn heading(out: &mut impl Write, samples: &Samples) -> io::Result<()> {
     let lines = samples.machine.iter().flat_map(lines);
@@ -192,7 +250,7 @@ pub(crate) fn heading(out: &mut impl Write, samples: &Samples) -> io::Result<()>
 }
 
 /// Writes the report's header.
-pub(super) fn header(
+pub(crate) fn header(
     out: &mut impl Write,
     view: &View<'_>,
     samples: &Samples,
@@ -203,8 +261,23 @@ pub(super) fn header(
         true => String::new(),
         false => format!(", during {}", printable(&command_line(&profile.command))),
     };
-    writeln!(out, "# {}{during}", style.strong("The whole machine"))?;
+    let of_processes = samples.machine.as_ref().is_some_and(|m| m.of_processes);
+    match of_processes {
+        true => writeln!(
+            out,
+            "# {}: {}",
+            style.strong("Samples"),
+            match profile.command.is_empty() {
+                true => "of running processes".to_owned(),
+                false => printable(&command_line(&profile.command)),
+            }
+        )?,
+        false => writeln!(out, "# {}{during}", style.strong("The whole machine"))?,
+    }
     heading(out, samples)?;
+    if let Some(tree) = stacks::sampled(profile) {
+        writeln!(out, "# {:<11} {}", "stacks", stacks::line(tree))?;
+    }
     writeln!(
         out,
         "# limits      hold in {:.0} of 100 entries, assuming {}",
@@ -223,54 +296,45 @@ pub(super) fn tables(
     style: Style,
 ) -> io::Result<Vec<Place>> {
     let total = samples.total();
-    processes(out, rows, &total, top, style)?;
+    let of_processes = samples.machine.as_ref().is_some_and(|m| m.of_processes);
+    if !of_processes {
+        processes(out, rows, &total, top, style)?;
+    }
     let all = functions(view, samples);
+    if total.samples == 0 {
+        return Ok(Vec::new());
+    }
     for (kernel, heading) in [
         (false, "Functions of programs"),
         (true, "Functions of the kernel"),
     ] {
         let some: Vec<&Function> = all.iter().filter(|f| f.kernel == kernel).collect();
-        if some.is_empty() {
-            continue;
+        if !some.is_empty() {
+            table_of_functions(out, view, (heading, &some), &total, top, style)?;
         }
-        let sum = trommel_profile::samples::sum(some.iter().map(|f| &f.sampled));
-        writeln!(
-            out,
-            "\n# {}: {}, {} samples, {:.1} % of the time",
-            style.strong(heading),
-            grouped(some.len() as u64),
-            grouped(sum.samples),
-            100.0 * share(&sum, &total).0,
-        )?;
-        let mut table = Table::new(["time", "%", "95 % limits", "samples", "function", "module"]);
-        for function in some.iter().take(top) {
-            let [time, part, limits] = parts(&function.sampled, &total);
-            table.row([
-                time,
-                part,
-                limits,
-                grouped(function.sampled.samples),
-                short(&function.name),
-                view.module(function.at),
-            ]);
-        }
-        table.write(out, style)?;
-        more(out, some.len(), top)?;
+    }
+    if of_processes && rows.iter().filter(|row| row.time.is_some()).count() > 1 {
+        processes(out, rows, &total, top, style)?;
     }
     entries(out, view, samples, top, style)?;
     let hot = instructions(samples);
+    let has_values = hot.iter().any(|(_, at)| !at.operands.is_empty());
     writeln!(
         out,
-        "\n# {}: {}; values are those that they are about to read",
+        "\n# {}: {}{}",
         style.strong("Instructions"),
-        grouped(hot.len() as u64)
+        grouped(hot.len() as u64),
+        match has_values {
+            true => "; values are those that they are about to read",
+            false => "",
+        }
     )?;
     let mut table = Table::new([
         "time",
         "%",
         "95 % limits",
         "instruction",
-        "values",
+        if has_values { "values" } else { "" },
         "source",
         "module",
     ]);
@@ -280,7 +344,7 @@ pub(super) fn tables(
             time,
             part,
             limits,
-            short(&view.name(at)),
+            view.name(at),
             operands(view, found),
             view.source(at),
             view.module(at),
@@ -289,6 +353,78 @@ pub(super) fn tables(
     table.write(out, style)?;
     more(out, hot.len(), top)?;
     Ok(all.iter().filter(|f| !f.kernel).map(|f| f.at).collect())
+}
+
+/// Writes one table for the end of a recording: the functions of programs, most time first.
+pub(super) fn summary(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    samples: &Samples,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let total = samples.total();
+    let all = functions(view, samples);
+    let of_programs: Vec<&Function> = all.iter().filter(|f| !f.kernel).collect();
+    if total.samples == 0 || of_programs.is_empty() {
+        return Ok(());
+    }
+    let heading = ("Functions of programs", &of_programs[..]);
+    table_of_functions(out, view, heading, &total, top, style)
+}
+
+fn table_of_functions(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    (heading, some): (&str, &[&Function]),
+    total: &Sampled,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let sum = trommel_profile::samples::sum(some.iter().map(|f| &f.sampled));
+    writeln!(
+        out,
+        "\n# {}: {}, {} samples, {:.1} % of the time",
+        style.strong(heading),
+        grouped(some.len() as u64),
+        grouped(sum.samples),
+        100.0 * share(&sum, total).0,
+    )?;
+    let has_paths = some.iter().any(|function| function.inclusive.is_some());
+    // Columns without titles are not there.
+    let titled = |title| if has_paths { title } else { "" };
+    let mut table = Table::new([
+        if has_paths { "self" } else { "time" },
+        "%",
+        "95 % limits",
+        titled("inclusive"),
+        titled("%"),
+        "samples",
+        "function",
+        "module",
+    ]);
+    for function in some.iter().take(top) {
+        let [time, part, limits] = parts(&function.sampled, total);
+        let [inclusive, of_all] = match function.inclusive {
+            None => [String::new(), String::new()],
+            Some(time) => {
+                let part = time as f64 / total.executions.max(1.0);
+                [duration(time), format!("{:.2}%", 100.0 * part.min(1.0))]
+            }
+        };
+        table.row([
+            time,
+            part,
+            limits,
+            inclusive,
+            of_all,
+            grouped(function.sampled.samples),
+            view.shortened(&function.name),
+            view.module(function.at),
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, some.len(), top)
 }
 
 /// Returns where programs enter the kernel, most time first.
@@ -334,7 +470,7 @@ fn entries(
             time,
             part,
             limits,
-            short(&view.name(at)),
+            view.name(at),
             view.source(at),
             view.module(at),
         ]);
@@ -496,6 +632,9 @@ pub(super) fn json<W: Write>(
         json.number("module", function.module.0)?;
         json.text("of", if function.kernel { "kernel" } else { "program" })?;
         json_time(json, &function.sampled, &total)?;
+        if let Some(inclusive) = function.inclusive {
+            json.number("inclusive_ns", inclusive)?;
+        }
         json.end_object()?;
     }
     json.end_array()?;
@@ -520,6 +659,14 @@ pub(super) fn json<W: Write>(
 }
 
 fn of_machine<W: Write>(json: &mut Json<W>, machine: &Machine) -> io::Result<()> {
+    json.text(
+        "of",
+        if machine.of_processes {
+            "processes"
+        } else {
+            "machine"
+        },
+    )?;
     json.real("budget_percent", machine.budget)?;
     json.real("paid_percent", machine.cost())?;
     json.real("paid_samples_percent", machine.cost_of_samples())?;

@@ -5,13 +5,18 @@
 
 use std::io::{self, Write};
 
+use trommel_code::Program;
 use trommel_profile::Profile;
+use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
+use super::Shown;
+use super::contexts;
 use super::custom;
 use super::filter;
+use super::functions;
 use super::paths;
 use super::processes::{self, Row};
 use super::queries;
@@ -25,8 +30,8 @@ use crate::others::{self, Others};
 use crate::output;
 
 const ROWS: usize = 5;
-/// Opening this much debug information takes a millisecond or two.
-const DEBUG_LIMIT: u64 = 512 << 10;
+/// Opening this much debug information takes some thirty milliseconds.
+const DEBUG_LIMIT: u64 = 16 << 20;
 /// Loads with a smaller share of all executions say nothing about the program.
 const MIN_SHARE: u64 = 1000;
 
@@ -41,7 +46,7 @@ pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> i
     if others.is_empty() {
         return one(out, first, 1);
     }
-    let style = Style::new(output::colours(&io::stderr()));
+    let style = Style::of(&io::stderr());
     let rows: Vec<Row> = std::iter::once(Row::new(first))
         .chain(others.rows().cloned())
         .collect();
@@ -61,6 +66,20 @@ pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> i
     }
 }
 
+impl<'a> Shown<'a> {
+    /// The parts of a summary.
+    fn summary(program: Option<&'a Program>, style: Style) -> Self {
+        Self {
+            program,
+            wanted: None,
+            rows: &[],
+            top: ROWS,
+            chosen: true,
+            style,
+        }
+    }
+}
+
 fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<()> {
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
@@ -69,10 +88,23 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
         symbols,
         Confidence::of_processes(profile, processes),
     );
-    let style = Style::new(output::colours(&io::stderr()));
+    let style = Style::of(&io::stderr());
     let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));
     cost(out, profile, seen)?;
+    let program = view.program();
+    if let Some(program) = &program {
+        let shown = Shown::summary(Some(program), style);
+        functions::summary(out, &mut view, &shown)?;
+    }
+    if let (None, Some(paths)) = (&program, view.call_paths(Basis::Contexts)) {
+        let shown = Shown::summary(None, style);
+        contexts::functions(out, &mut view, &paths, &shown)?;
+    }
     for (&kind, data) in &profile.kinds {
+        let derived = program.is_some() && matches!(kind, Kind::Edge | Kind::Call);
+        if derived && !text::is_empty(data) {
+            continue;
+        }
         if text::is_empty(data) {
             writeln!(out, "trommel: no {kind} events")?;
         } else if kind.value_is_place() {
@@ -104,11 +136,14 @@ pub(crate) fn of_machine(out: &mut impl Write, profiles: &[Profile]) -> io::Resu
         symbols,
         Confidence::of_processes(&profile, rows.len()),
     );
-    let style = Style::new(output::colours(&io::stderr()));
+    let style = Style::of(&io::stderr());
     for (name, text) in found.machine.iter().flat_map(samples::lines) {
         writeln!(out, "trommel: {name}: {}", output::printable(&text))?;
     }
-    samples::tables(out, &mut view, found, &rows, ROWS, style).map(drop)
+    match found.machine.as_ref().is_some_and(|m| m.of_processes) {
+        true => samples::summary(out, &mut view, found, ROWS, style),
+        false => samples::tables(out, &mut view, found, &rows, ROWS, style).map(drop),
+    }
 }
 
 fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
@@ -117,10 +152,16 @@ fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
         0 => "nothing lost".into(),
         n => format!("{} EVENTS LOST", output::grouped(n)),
     };
+    let counted = match profile.call_tree(Basis::Contexts) {
+        Some(tree) if profile.kinds.is_empty() => {
+            let contexts = tree.nodes().len() as u64;
+            format!("{} calling contexts", output::grouped(contexts))
+        }
+        _ => format!("{} events", output::grouped(seen)),
+    };
     writeln!(
         out,
-        "trommel: {} events{} in {} ({} CPU of the program, {} of trommel), {dropped}",
-        output::grouped(seen),
+        "trommel: {counted}{} in {} ({} CPU of the program, {} of trommel), {dropped}",
         if profile.windows.is_some() {
             " (estimated)"
         } else {

@@ -1,36 +1,57 @@
 //! Tables for people, and what their cells have in common.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use trommel_profile::limits::Limits;
+use trommel_symbol::fit;
+use unicode_width::UnicodeWidthStr;
 
 use super::view::View;
-use crate::output::{grouped, printable};
+use crate::output::{self, grouped, printable};
 
 /// Values shown for one instruction.
 pub(super) const VALUES_IN_ROW: usize = 3;
-/// Longer names are cut in the middle of tables.
-const MAX_NAME: usize = 48;
+/// The title of the column of limits.
+pub(super) const LIMITS: &str = "95 % limits";
+/// Columns that a table leaves out where it would be too wide, the first one first.
+const LEFT_OUT: [&str; 4] = [LIMITS, "module", "source", "distinct"];
+/// Columns of text are not made narrower than this.
+const LEAST_TEXT: usize = 8;
 
-/// Colours, or none.
+/// Colours, or none, and the width of lines.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
     pub(super) bold: &'static str,
     pub(super) plain: &'static str,
+    /// Columns of the terminal; without one, no line is too wide.
+    pub(crate) width: usize,
 }
 
 impl Style {
     pub(crate) fn new(colours: bool) -> Self {
-        match colours {
-            true => Self {
-                bold: "\x1b[1m",
-                plain: "\x1b[0m",
-            },
-            false => Self {
-                bold: "",
-                plain: "",
-            },
+        let (bold, plain) = match colours {
+            true => ("\x1b[1m", "\x1b[0m"),
+            false => ("", ""),
+        };
+        Self {
+            bold,
+            plain,
+            width: usize::MAX,
         }
+    }
+
+    /// The style of a stream: colours and width of a terminal.
+    pub(crate) fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
+        Self {
+            width: output::width(stream),
+            ..Self::new(output::colours(stream))
+        }
+    }
+
+    /// Returns true if there are colours.
+    pub(crate) const fn coloured(self) -> bool {
+        !self.bold.is_empty()
     }
 
     /// A heading's name.
@@ -41,7 +62,7 @@ impl Style {
 
 /// The title of the column of limits; none where there are no limits, and then no column.
 pub(super) fn limits_title(view: &View<'_>) -> &'static str {
-    if view.has_limits() { "95 % limits" } else { "" }
+    if view.has_limits() { LIMITS } else { "" }
 }
 
 /// Limits in three digits.
@@ -76,52 +97,79 @@ pub(crate) fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<(
     }
 }
 
-/// `name`, cut in its middle where it is too long.
-pub(crate) fn short(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= MAX_NAME {
-        return name.to_owned();
+/// A line that ends where the terminal does.
+pub(crate) fn ended(line: &str, width: usize) -> String {
+    if line.width() <= width {
+        return line.to_owned();
     }
-    let start: String = name.chars().take(MAX_NAME / 2).collect();
-    let end: String = name.chars().skip(length - MAX_NAME / 2 + 1).collect();
-    format!("{start}…{end}")
+    let mut out = String::new();
+    for c in line.chars() {
+        let mut next = out.clone();
+        next.push(c);
+        if next.width() >= width {
+            break;
+        }
+        out = next;
+    }
+    out + "…"
 }
 
-/// Columns, as wide as what is in them; the first two are numbers.
+/// A cell in at most so many columns.
+fn cut(cell: &str, width: usize) -> String {
+    let cut = fit(cell, width);
+    match cut.width() > width {
+        // Of wide characters.
+        true => fit(cell, width / 2),
+        false => cut,
+    }
+}
+
+/// Columns, as wide as what is in them; the first ones are numbers.
 pub(crate) struct Table<const N: usize> {
     rows: Vec<[String; N]>,
+    numbers: usize,
 }
 
 impl<const N: usize> Table<N> {
     pub(crate) fn new(titles: [&str; N]) -> Self {
         Self {
             rows: vec![titles.map(str::to_owned)],
+            numbers: 2,
         }
+    }
+
+    /// Puts the contents of the first columns to the right.
+    pub(crate) fn numbers(mut self, columns: usize) -> Self {
+        self.numbers = columns;
+        self
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells.map(|cell| printable(&cell)));
     }
 
+    /// Returns true if there are no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
     pub(crate) fn write(&self, out: &mut impl Write, style: Style) -> io::Result<()> {
-        let width = |i: usize| {
-            let widths = self.rows.iter().map(|row| row[i].chars().count());
-            widths.max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..N).map(width).collect();
+        let widths = self.widths(style.width);
         for (number, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
                 if width == 0 {
                     continue;
                 }
-                line.push_str(if i == 0 { " " } else { "  " });
-                line.push_str(&match i < 2 {
-                    true => format!("{cell:>width$}"),
-                    false => format!("{cell:<width$}"),
-                });
+                line.push_str(if line.is_empty() { " " } else { "  " });
+                let cell = cut(cell, width);
+                let gap = " ".repeat(width.saturating_sub(cell.width()));
+                match i < self.numbers {
+                    true => line.extend([gap, cell]),
+                    false => line.extend([cell, gap]),
+                }
             }
-            let line = line.trim_end();
+            let line = ended(line.trim_end(), style.width.saturating_sub(1));
             match number {
                 0 => writeln!(out, "#{}{line}{}", style.bold, style.plain)?,
                 _ => writeln!(out, " {line}")?,
@@ -129,16 +177,101 @@ impl<const N: usize> Table<N> {
         }
         Ok(())
     }
+
+    /// The width of each column so that lines fit; 0 of a column that is left out.
+    fn widths(&self, most: usize) -> Vec<usize> {
+        let width = |i: usize| {
+            let widths = self.rows.iter().map(|row| row[i].width());
+            let empty = self.rows.iter().skip(1).all(|row| row[i].is_empty());
+            // A column that nothing is in helps nobody.
+            match empty && !self.is_empty() && self.rows[0][i] == "source" {
+                true => 0,
+                false => widths.max().unwrap_or(0),
+            }
+        };
+        let mut widths: Vec<usize> = (0..N).map(width).collect();
+        let line = |widths: &[usize]| -> usize {
+            let shown = widths.iter().filter(|w| **w > 0);
+            shown.map(|w| w + 2).sum()
+        };
+        for title in LEFT_OUT {
+            // Names are worth more than what is left out, so they are not cut for it.
+            if line(&widths) <= most {
+                return widths;
+            }
+            let column = self.rows[0].iter().position(|cell| cell == title);
+            if let Some(column) = column {
+                widths[column] = 0;
+            }
+        }
+        // The widest text gives way, step by step.
+        while line(&widths) > most {
+            let text = (self.numbers.min(N)..N).max_by_key(|i| widths[*i]);
+            match text.filter(|i| widths[*i] > LEAST_TEXT) {
+                Some(widest) => widths[widest] -= 1,
+                None => break,
+            }
+        }
+        widths
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn written(width: usize) -> String {
+        let mut table = Table::new(["count", "%", LIMITS, "branch", "", "to", "source", "module"]);
+        for name in [
+            "main",
+            "library::inner::Type::function_of_some_length+0x123",
+        ] {
+            table.row([
+                grouped(123_456_789_012),
+                "12.34%".into(),
+                "1.20G–3.40G".into(),
+                name.into(),
+                "fallthrough".into(),
+                "+0x1234".into(),
+                "a_source_file.cc:1234".into(),
+                "libstdc++.so.6.0.33".into(),
+            ]);
+        }
+        let mut out = Vec::new();
+        let style = Style {
+            width,
+            ..Style::new(false)
+        };
+        table.write(&mut out, style).expect("memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
     #[test]
-    fn long_names_keep_both_ends() {
-        let name = format!("{}{}", "a".repeat(60), "z".repeat(60));
-        let cut = short(&name);
-        assert!(cut.chars().count() == MAX_NAME && cut.starts_with("aaa") && cut.ends_with("zzz"));
+    fn tables_fit_and_drop_limits_then_modules_first() {
+        for width in [40, 60, 80, 120, 200] {
+            let text = written(width);
+            assert!(text.lines().all(|l| l.width() <= width), "{width}:\n{text}");
+            assert!(text.contains("main") && text.contains("123 456 789 012"));
+        }
+        assert!(written(200).contains(LIMITS) && written(200).contains("module"));
+        assert!(!written(150).contains(LIMITS) && written(150).contains("module"));
+        assert!(!written(125).contains("module") && written(125).contains("source"));
+        assert!(!written(80).contains("source"));
+        assert_eq!(written(usize::MAX), written(200));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = Table::new(["n", "", "name", "source"]);
+        for name in ["表計算", "sheet"] {
+            table.row(["1".into(), String::new(), name.into(), "s.c:1".into()]);
+        }
+        let mut out = Vec::new();
+        table.write(&mut out, Style::new(false)).expect("memory");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let columns: Vec<usize> = (text.lines().skip(1))
+            .map(|l| l[..l.find("s.c").expect("there")].width())
+            .collect();
+        assert_eq!(columns[0], columns[1], "{text}");
     }
 }

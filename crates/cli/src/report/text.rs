@@ -7,30 +7,85 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use trommel_compress::{Level, Sampler, Spec};
+use trommel_profile::call_tree::Basis;
 use trommel_profile::limits::LEVEL;
 use trommel_profile::{KindProfile, Profile, Thread};
 use trommel_tuple::Kind;
 
+use super::Shown;
+use super::contexts;
 use super::custom;
 use super::filter;
+use super::functions;
+use super::loops;
 use super::paths;
-use super::processes::{self, Row};
+use super::processes;
 use super::queries;
 use super::samples;
-use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range, short};
+use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range};
 use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
+use crate::shown::short;
 
-/// Writes the report with `top` rows a table.
+/// Loops on the first screen.
+const LOOPS: usize = 5;
+
+/// Writes the report: functions, where the profile tells what they did, else its events.
 pub(super) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
-    rows: &[Row],
-    top: usize,
-    style: Style,
+    shown: &Shown<'_>,
     file: &Path,
 ) -> io::Result<()> {
+    if shown.program.is_none() {
+        return write_events(out, view, shown, file);
+    }
+    start(out, view, shown.style)?;
+    functions::write(out, view, shown)?;
+    let hot = loops::of(shown);
+    let most = if shown.chosen { shown.top } else { LOOPS };
+    if !hot.is_empty() {
+        writeln!(out)?;
+        loops::write(out, view, shown, &hot, most)?;
+        more(out, hot.len(), most)?;
+    }
+    let kinds: Vec<Kind> = view.profile.kinds.keys().copied().collect();
+    for kind in kinds
+        .into_iter()
+        .filter(|k| !matches!(k, Kind::Edge | Kind::Call))
+    {
+        writeln!(out)?;
+        events(out, view, kind, shown)?;
+    }
+    results(out, view, shown)?;
+    processes_of(out, shown)?;
+    problems(out, view)?;
+    writeln!(
+        out,
+        "\n# more        trommel report --by line|loop|module|process, -e edge, -e call"
+    )?;
+    match functions::hottest(view, shown) {
+        Some(name) => writeln!(
+            out,
+            "# next        {}",
+            printable(&view.annotate(file, name))
+        ),
+        None => Ok(()),
+    }?;
+    out.flush()
+}
+
+/// Writes a header, and a table for each kind of event.
+pub(super) fn write_events(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    shown: &Shown<'_>,
+    file: &Path,
+) -> io::Result<()> {
+    let Shown {
+        rows, top, style, ..
+    } = *shown;
     if let Some(samples) = &view.profile.samples {
         samples::header(out, view, samples, style)?;
         let hot = samples::tables(out, view, samples, rows, top, style)?;
@@ -40,8 +95,30 @@ pub(super) fn write(
         }
         return out.flush();
     }
+    start(out, view, style)?;
+    match (shown.program, view.call_paths(Basis::Contexts)) {
+        (None, Some(paths)) => {
+            contexts::functions(out, view, &paths, shown)?;
+            writeln!(out, "\n# more        trommel report --tree, --html FILE")?;
+        }
+        (None, None) => functions::missing(out, view)?,
+        (Some(_), _) => {}
+    }
+    processes_of(out, shown)?;
+    for kind in view.profile.kinds.keys().copied() {
+        writeln!(out)?;
+        events(out, view, kind, shown)?;
+    }
+    results(out, view, shown)?;
+    problems(out, view)?;
+    next(out, view, file)?;
+    out.flush()
+}
+
+/// Writes the header.
+pub(crate) fn start(out: &mut impl Write, view: &View<'_>, style: Style) -> io::Result<()> {
     header(out, view.profile, style)?;
-    if view.has_limits() {
+    if view.has_limits() && !is_of_queries(view.profile) {
         writeln!(
             out,
             "# limits      hold in {:.0} of 100 entries, assuming {}",
@@ -49,24 +126,38 @@ pub(super) fn write(
             view.basis().assumes()
         )?;
     }
-    if rows.len() > 1 {
+    Ok(())
+}
+
+/// Writes a table of the processes, if there are several.
+fn processes_of(out: &mut impl Write, shown: &Shown<'_>) -> io::Result<()> {
+    if shown.rows.len() > 1 {
         writeln!(out)?;
-        processes::table(out, rows, top, style)?;
-        more(out, rows.len(), top)?;
+        processes::table(out, shown.rows, shown.top, shown.style)?;
+        more(out, shown.rows.len(), shown.top)?;
     }
-    for kind in view.profile.kinds.keys().copied() {
-        writeln!(out)?;
-        if kind.value_is_place() {
-            let all = transfers(out, view, kind, top, style)?;
-            more(out, all, top)?;
-        } else if kind == Kind::Path {
-            let all = paths::table(out, view, top, style)?;
-            more(out, all, top)?;
-        } else {
-            let all = values(out, view, kind, top, style)?;
-            more(out, all, top)?;
-        }
-    }
+    Ok(())
+}
+
+/// Writes the table of a kind.
+fn events(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    kind: Kind,
+    shown: &Shown<'_>,
+) -> io::Result<()> {
+    let Shown { top, style, .. } = *shown;
+    let all = match kind {
+        _ if kind.value_is_place() => transfers(out, view, kind, top, style)?,
+        Kind::Path => paths::table(out, view, top, style)?,
+        _ => values(out, view, kind, top, style)?,
+    };
+    more(out, all, top)
+}
+
+/// Writes what plug-ins and queries found.
+fn results(out: &mut impl Write, view: &mut View<'_>, shown: &Shown<'_>) -> io::Result<()> {
+    let Shown { top, style, .. } = *shown;
     if (view.profile.windows.as_ref()).is_some_and(|windows| windows.custom.is_some()) {
         writeln!(out)?;
         custom::write(out, view, top, style)?;
@@ -75,9 +166,7 @@ pub(super) fn write(
         writeln!(out)?;
         queries::write(out, view, top, style)?;
     }
-    problems(out, view)?;
-    next(out, view, file)?;
-    out.flush()
+    Ok(())
 }
 
 /// Writes the command that shows the function of the hottest instruction.
@@ -96,7 +185,7 @@ fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()
 
 fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<()> {
     let run = &profile.run;
-    let Style { bold, plain } = style;
+    let Style { bold, plain, .. } = style;
     let command = match profile.command.is_empty() {
         true => "(several programs)".to_owned(),
         false => printable(&command_line(&profile.command)),
@@ -135,6 +224,17 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     match &profile.windows {
         Some(data) => {
             windows::heading(out, data)?;
+        }
+        // What was sampled is said of each query.
+        None if is_of_queries(profile) => {
+            let exact = ("exact", "none: each message is counted");
+            let spec = &profile.compressor;
+            let (of, error) = match spec == exact.0 {
+                true => ("", exact.1.to_owned()),
+                false => (", of the messages of each queue", error_bounds(spec)),
+            };
+            writeln!(out, "# compressor  {}{of}", printable(spec))?;
+            writeln!(out, "# error       {error}")?;
         }
         None => {
             writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
@@ -196,6 +296,11 @@ pub(super) fn threads(profile: &Profile) -> Option<String> {
     Some(format!("{started} started{colon}{}", shares.join(", ")))
 }
 
+/// Returns true if queries are all that was asked.
+fn is_of_queries(profile: &Profile) -> bool {
+    profile.queries.is_some() && profile.kinds.is_empty()
+}
+
 /// Returns how far estimated counts may be off.
 ///
 /// One event in r is sent, independently or nearly so: a count N was estimated from N/r messages
@@ -239,7 +344,7 @@ pub(super) fn transfers(
     top: usize,
     style: Style,
 ) -> io::Result<usize> {
-    let Style { bold, plain } = style;
+    let Style { bold, plain, .. } = style;
     let all = view.transfers(kind);
     let total = all.iter().fold(0_u64, |sum, t| sum.saturating_add(t.count));
     let (heading, what) = title(kind);
@@ -263,9 +368,9 @@ pub(super) fn transfers(
             grouped(count),
             format!("{:.2}%", percent(count, total)),
             limits.map_or_else(String::new, range),
-            short(&view.name(from)),
+            view.name(from),
             how.into(),
-            short(&view.destination(from, to)),
+            view.destination(from, to),
             view.source(from),
             view.module(from),
         ]);
@@ -282,7 +387,7 @@ pub(super) fn values(
     top: usize,
     style: Style,
 ) -> io::Result<usize> {
-    let Style { bold, plain } = style;
+    let Style { bold, plain, .. } = style;
     let all = view.values(kind);
     let total = all
         .iter()
@@ -351,7 +456,7 @@ pub(super) fn value_row(
         },
         format!("{:.2}%", percent(entry.executions, total)),
         executions.map_or_else(String::new, |e| range(e.all)),
-        short(&view.name(entry.at)),
+        view.name(entry.at),
         grouped(entry.distinct() as u64),
         shown,
         view.source(entry.at),

@@ -1,24 +1,28 @@
 //! A profile in the order that reports show it: hottest first, with names.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use trommel_code::{
-    Acyclic, Parameter, REGISTERS, Upkeep, Use, acyclic, forwarded_by, parameters, upkeep, usage,
+    Acyclic, Parameter, Program, REGISTERS, Upkeep, Use, acyclic, forwarded_by, parameters, upkeep,
+    usage,
 };
+use trommel_export::CallPaths;
+use trommel_profile::call_tree;
 use trommel_profile::confidence::{Basis, Confidence, Executions};
 use trommel_profile::filter::Filtered;
 use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
-use trommel_symbol::{Code, Location, Symbols};
+use trommel_symbol::{Code, Location, Symbols, readable};
 use trommel_tuple::{Ended, Kind, ModuleId, Outcomes, Place, Tuple, Vaddr};
 
+use super::places::Places;
 use crate::output::command_line;
-use crate::shown::{Addresses, shown};
+use crate::shown::{Addresses, short, shown};
 
 /// A profile and the names of its places.
 pub(crate) struct View<'p> {
@@ -33,6 +37,12 @@ pub(crate) struct View<'p> {
     /// Functions that calls of a place lead to, and their parameters.
     called: HashMap<Place, Place>,
     parameters: HashMap<Place, Option<[Option<Parameter>; REGISTERS.len()]>>,
+    /// Names of JIT-compiled code: engines make them for people, and not as compilers do.
+    compiled: HashSet<&'p [u8]>,
+    /// Names are shown with all that compilers put into them.
+    pub(crate) full_names: bool,
+    /// Places that JSON has in one table.
+    pub(crate) places: Option<Places>,
 }
 
 /// A branch or call with one of its destinations.
@@ -130,6 +140,9 @@ impl<'p> View<'p> {
             uses: HashMap::new(),
             called: HashMap::new(),
             parameters: HashMap::new(),
+            compiled: profile.compiled.iter().map(|f| &f.name[..]).collect(),
+            full_names: false,
+            places: None,
         }
     }
 
@@ -276,6 +289,11 @@ impl<'p> View<'p> {
         &self.symbols
     }
 
+    /// The call paths of a basis, as functions.
+    pub(crate) fn call_paths(&mut self, basis: call_tree::Basis) -> Option<CallPaths<'p>> {
+        CallPaths::of(self.profile, basis, &mut self.symbols)
+    }
+
     /// Returns how to see the code around the first of these places that a function's name is known of.
     pub(crate) fn next(
         &mut self,
@@ -290,11 +308,16 @@ impl<'p> View<'p> {
             let stub = name.ends_with("@plt") || self.profile_has_no_file(place);
             (!stub).then(|| name.to_owned())
         })?;
+        Some(self.annotate(file, name))
+    }
+
+    /// The command that shows the code of a function.
+    pub(crate) fn annotate(&self, file: &Path, name: String) -> String {
         let file = (file != Path::new(trommel_store::DEFAULT_FILE)).then_some(file);
         let file = file.map(|file| file.as_os_str().as_bytes().to_vec());
         let words = ["trommel", "annotate"].map(|word| word.as_bytes().to_vec());
         let words = words.into_iter().chain(file).chain([name.into_bytes()]);
-        Some(command_line(&words.collect::<Vec<_>>()))
+        command_line(&words.collect::<Vec<_>>())
     }
 
     fn profile_has_no_file(&self, place: Place) -> bool {
@@ -311,10 +334,26 @@ impl<'p> View<'p> {
     pub(crate) fn name(&mut self, place: Place) -> String {
         let location = self.locate(place);
         match &location.function {
-            Some(function) if location.offset == 0 => function.to_string(),
-            Some(function) => format!("{function}+{:#x}", location.offset),
+            Some(function) if location.offset == 0 => self.shortened(function),
+            Some(function) => {
+                format!("{}+{:#x}", self.shortened(function), location.offset)
+            }
             None => format!("{}+{:#x}", self.module(place), place.vaddr()),
         }
+    }
+
+    /// A function's name as tables show it.
+    pub(crate) fn shortened(&self, function: &str) -> String {
+        match self.full_names {
+            true => function.to_owned(),
+            false if self.compiled.contains(function.as_bytes()) => short(function),
+            false => short(&readable(function)),
+        }
+    }
+
+    /// Derives what each function did; `None` where the profile lacks branches or calls.
+    pub(crate) fn program(&mut self) -> Option<Program> {
+        Program::new(self.profile, &self.symbols, &mut self.confidence)
     }
 
     /// Returns what a value is the address of: a method table, a function, an object; `None` for others.
@@ -393,6 +432,26 @@ impl<'p> View<'p> {
         }
         let all = self.parameters.get(&function)?.as_ref()?;
         *all.get(usize::from(register))?
+    }
+
+    /// The function that a place is in, without an offset.
+    pub(crate) fn function(&mut self, place: Place) -> String {
+        let location = self.locate(place);
+        let name = location.function.as_deref();
+        name.map_or_else(|| self.module(place), |name| self.shortened(name))
+    }
+
+    /// The source file and line of an instruction.
+    pub(crate) fn line(&mut self, place: Place) -> Option<(Rc<str>, u32)> {
+        self.symbols.line(place)
+    }
+
+    /// The whole path of a module.
+    pub(crate) fn path(&self, module: ModuleId) -> String {
+        match self.modules.get(&module) {
+            Some(module) => String::from_utf8_lossy(&module.path).into_owned(),
+            None => self.module(Place::new(module, Vaddr(0))),
+        }
     }
 
     /// `file.c:12`, or nothing.

@@ -38,6 +38,23 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
         windows.rate, windows.length, windows.pacing
     );
     let coverage = format!("{:.4} % of the program's CPU time", windows.coverage());
+    if windows.are_bursts() {
+        let paid = format!(
+            "{:.2} %: {:.2} % of the program's CPU time ({} in bursts), {:.2} % of the run by trommel ({})",
+            windows.cost(),
+            windows.cost_of_target(),
+            duration(windows.in_windows),
+            windows.cost_of_host(),
+            duration(windows.host),
+        );
+        let taken = format!("{}, {}", grouped(windows.taken), windows.pacing);
+        return vec![
+            ("budget", wanted),
+            ("paid", paid),
+            ("bursts", taken),
+            ("coverage", coverage),
+        ];
+    }
     let mut lines = vec![
         ("budget", wanted),
         ("paid", paid),

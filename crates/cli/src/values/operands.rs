@@ -23,9 +23,9 @@ use crate::load;
 use crate::output::{self, duration, grouped};
 use crate::report::place::{modules, place};
 use crate::report::samples::{self, REGISTER, heading, instructions};
-use crate::report::table::{Style, Table, more, short};
+use crate::report::table::{Style, Table, more};
 use crate::report::view::View;
-use crate::shown::shown;
+use crate::shown::{short, shown};
 
 /// A register with the value that it mostly holds at an instruction.
 struct Candidate<'p> {
@@ -66,7 +66,7 @@ pub(super) fn run(
         json(&mut out, &mut view, &found, &total, top)?;
     } else {
         heading(&mut out, all)?;
-        let style = Style::new(output::colours(&io::stdout()));
+        let style = Style::of(&io::stdout());
         text(&mut out, &mut view, &found, &total, top, style)?;
         let hot = found.iter().map(|candidate| candidate.at);
         if let Some(command) = view.next(&args.source.file, hot) {
@@ -133,7 +133,7 @@ fn text(
             duration(entry.found.sampled.executions.round() as u64),
             format!("{:.2}%", 100.0 * part),
             grouped(entry.found.sampled.samples),
-            short(&view.name(entry.at)),
+            view.name(entry.at),
             entry.operand.name().to_owned(),
             short(&shown(view, entry.value, Some(REGISTER))),
             format!("{:.1}%±{:.1}", 100.0 * entry.share, 100.0 * off),

@@ -1,4 +1,4 @@
-# Loads that fault in the midst of straight code, with loads in front of them and behind; the handler goes on behind each. No library, and the
+# Loads that fault in the midst of straight code, with loads before and after them; the handler goes on after each. No library, and the
 # same each time.
 .intel_syntax noprefix
 .data

@@ -33,7 +33,7 @@ again:
     add rsi, [rip + sum]
     imul rdi, [rip + words + 16]
     mov [rip + sum], rsi
-    # Flags that live behind loads, the carry alone among them.
+    # Flags that live after loads, the carry alone among them.
     cmp r15d, 300
     mov rcx, [rbx + 8]
     mov rdx, [rbx + 16]

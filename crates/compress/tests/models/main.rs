@@ -106,11 +106,11 @@ proptest! {
     fn a_counter_table_never_changes_the_profile(tuples in stream(), k in 1u32..20) {
         for spec in ["exact", "P2", "R3", "D3", "CR3", "H[P2]8", "T[5]8/2way/2bit"] {
             let alone = run(spec, &tuples).0;
-            let behind = run(&format!("{spec}+A{k}"), &tuples).0;
-            prop_assert_eq!(totals(&alone), totals(&behind));
-            let samples: u32 = behind.messages.iter().map(|m| m.samples).sum();
+            let second = run(&format!("{spec}+A{k}"), &tuples).0;
+            prop_assert_eq!(totals(&alone), totals(&second));
+            let samples: u32 = second.messages.iter().map(|m| m.samples).sum();
             prop_assert_eq!(samples as usize, alone.messages.len());
-            prop_assert!(behind.messages.len() <= alone.messages.len());
+            prop_assert!(second.messages.len() <= alone.messages.len());
         }
     }
 
@@ -213,16 +213,16 @@ proptest! {
     }
 
     #[test]
-    fn a_sampler_in_front_shows_what_is_behind_a_shorter_stream(
+    fn a_sampler_before_another_shows_it_a_shorter_stream(
         tuples in stream(), rule in prop::sample::select(vec!['P', 'R', 'D']), k in 1u64..9,
     ) {
         let passed = thinned(&tuples, rule, k);
-        for behind in [
+        for second in [
             "exact", "P3", "R3", "D3", "CR3", "H[P2:phase]8", "H:mul[D2]8+A3", "T[5]8/2way/2bit",
         ] {
-            let alone = run(behind, &passed).0;
+            let alone = run(second, &passed).0;
             let scaled: Vec<_> = pairs(&alone).into_iter().map(|(t, n)| (t, n * k)).collect();
-            prop_assert_eq!(pairs(&run(&format!("{rule}{k}+{behind}"), &tuples).0), scaled);
+            prop_assert_eq!(pairs(&run(&format!("{rule}{k}+{second}"), &tuples).0), scaled);
         }
     }
 

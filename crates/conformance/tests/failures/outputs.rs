@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use trommel_conformance::not_tested::not_tested;
 
 use crate::Test;
 use crate::harness::{Place, program};
@@ -102,7 +103,7 @@ fn full_file_system(bin: &Path) -> Result<(), String> {
     let mut probe =
         place.shell("unshare -m sh -c 'mkdir -p t && mount -t tmpfs -o size=64k none t'")?;
     if !place.run(&mut probe)?.status.success() {
-        eprintln!("skipped: no file system can be mounted here");
+        not_tested("a full file system: none can be mounted here");
         return Ok(());
     }
     // An earlier profile and stream, then no room for the next ones; `others` shows what is left.

@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("runtime: fails anywhere", |bin| {
         fails(bin, "fail-random", 0)
     }),
-    ("runtime: detaches at any crossing", lets_go),
+    ("runtime: detaches at any crossing", detaches),
     ("runtime: drops everything often", |bin| {
         goes_on(bin, &["evict=7", "evict=60,insns=3"])
     }),
@@ -150,7 +150,7 @@ fn dies(bin: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn lets_go(bin: &Path) -> Result<(), String> {
+fn detaches(bin: &Path) -> Result<(), String> {
     let mut chance = Chance::new();
     for most in [1, 900, 1500, 4000] {
         let stress = |_| format!("leave={}", 1 + chance.below(most));

@@ -497,7 +497,7 @@ impl Converge {
         told.lasts.store(burst as u64, Relaxed);
         self.told += 1;
         self.settled = false;
-        told.told.store(self.told, Release);
+        told.reported.store(self.told, Release);
         if !table && let Some(knocks) = &mut self.knocks {
             // Code without probes does not reach.
             knocks.look(true);

@@ -178,8 +178,8 @@ impl Instance {
     }
 
     /// Returns whether as much waits as may.
-    pub fn is_behind(&self) -> bool {
-        self.custom.helper.borrow().is_behind()
+    pub fn lags(&self) -> bool {
+        self.custom.helper.borrow().lags()
     }
 
     /// Tells of an instruction.

@@ -18,15 +18,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Queries, Seen};
+use trommel_query::quick::{MAX_WAYS, Quick};
 use trommel_query::tag::Where;
 use trommel_query::{Entry, Field, Operation, Program, Rate, Sampling, Subject, image};
 use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES, Sort};
+use trommel_queue::thread_page::WAYS;
 use trommel_symbol::{Files, Symbols};
 
-use crate::ask::service::{Instance, Message, Service, Tabulate, Write};
+use crate::ask::service::{Compressed, Instance, Message, Service, Tabulate, Write};
 use crate::channel::modules::Modules;
 use crate::channel::question::Question;
+use crate::channel::shared::Shared;
 use crate::channel::tags::Told;
+
+/// A program has no more than there is room for.
+const _: () = assert!(MAX_WAYS == WAYS && trommel_query::MAX_INSTRUCTIONS == INSTRUCTIONS);
 
 /// The reason why a program of queries cannot be answered by looking at a program that runs.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -91,6 +97,8 @@ pub struct Answers {
     tabulate: Tabulate,
     write: Option<Rc<RefCell<Write>>>,
     services: Vec<Instance>,
+    /// Compressors of the messages, if they are compressed.
+    compressed: Option<Compressed>,
     pid: u32,
 }
 
@@ -124,7 +132,16 @@ impl Answers {
             tabulate: Tabulate::default(),
             write,
             services,
+            compressed: None,
             pid,
+        }
+    }
+
+    /// Compresses the messages.
+    pub fn compressing(self, compressed: Compressed) -> Self {
+        Self {
+            compressed: Some(compressed),
+            ..self
         }
     }
 
@@ -204,8 +221,9 @@ impl Answers {
             .iter_mut()
             .map(|write| &mut **write as &mut dyn Service);
         let services = self.services.iter_mut().map(|s| s as &mut dyn Service);
+        let compressed = self.compressed.iter_mut().map(|c| c as &mut dyn Service);
         let all = [&mut self.tabulate as &mut dyn Service].into_iter();
-        for service in all.chain(write).chain(services) {
+        for service in all.chain(write).chain(compressed).chain(services) {
             match header.sort {
                 Sort::Message => service.message(&message, modules),
                 Sort::Interrupt => service.interrupt(&message, false, modules),
@@ -220,8 +238,24 @@ impl Answers {
     }
 
     /// Returns the results of the queries.
-    pub fn finish(mut self, from: &shared::Queries, modules: &Modules) -> Queries {
+    pub fn finish(mut self, shared: &Shared, modules: &Modules) -> Queries {
         self.tabulate.settle(modules);
+        let (mut seen, mut done) = counts(shared.queries());
+        let quick = Quick::of(&self.asked.program);
+        for (n, way) in quick.ways().iter().enumerate() {
+            let times = shared.times_of_way(n);
+            let of = &mut seen[way.entry.number()];
+            of.executed = of.executed.saturating_add(times);
+            of.profiled = of.profiled.saturating_add(times);
+            if !way.counted.is_empty() {
+                of.acted = of.acted.saturating_add(times);
+            }
+            for at in &way.counted {
+                let of = &mut done[at.number()];
+                of.counted = of.counted.saturating_add(times);
+                of.counted_for = of.counted_for.saturating_add(times);
+            }
+        }
         let program = &self.asked.program;
         let (messages, untabulated) = self.tabulate.into_counts();
         Queries {
@@ -230,37 +264,37 @@ impl Answers {
             unmet: (self.met.iter().zip(0..))
                 .filter_map(|(met, n)| (!met).then_some(n))
                 .collect(),
-            seen: (from.seen.iter().zip(Entry::all()))
+            seen: (seen.into_iter().zip(Entry::all()))
                 .filter(|(_, entry)| program.table().get(*entry).is_some())
-                .map(|(seen, entry)| {
-                    let seen = Seen {
-                        executed: seen.executed.load(Relaxed),
-                        profiled: seen.profiled.load(Relaxed),
-                        acted: seen.acted.load(Relaxed),
-                    };
-                    (entry.number() as u8, seen)
-                })
+                .map(|(seen, entry)| (entry.number() as u8, seen))
                 .collect(),
-            done: (from
-                .done
-                .iter()
-                .take(program.code().len().min(INSTRUCTIONS)))
-            .map(|done| Acted {
-                sent: done.sent.load(Relaxed),
-                served: done.served.load(Relaxed),
-                dropped: done.dropped.load(Relaxed),
-                counted: done.counted.load(Relaxed),
-                counted_for: done.counted_for.load(Relaxed),
-                interrupted: done.interrupted.load(Relaxed),
-            })
-            .collect(),
+            done: done.into_iter().take(program.code().len()).collect(),
             messages,
             untabulated,
-            services: (self.services.into_iter())
-                .map(|service| service.finish(self.pid, modules))
+            services: (self.compressed.into_iter())
+                .flat_map(Compressed::finish)
+                .chain((self.services.into_iter()).map(|s| s.finish(self.pid, modules)))
                 .collect(),
         }
     }
+}
+
+/// Counts that the target has made itself, by table entry and by instruction.
+fn counts(from: &shared::Queries) -> (Vec<Seen>, Vec<Acted>) {
+    let seen = from.seen.iter().map(|seen| Seen {
+        executed: seen.executed.load(Relaxed),
+        profiled: seen.profiled.load(Relaxed),
+        acted: seen.acted.load(Relaxed),
+    });
+    let done = from.done.iter().map(|done| Acted {
+        sent: done.sent.load(Relaxed),
+        served: done.served.load(Relaxed),
+        dropped: done.dropped.load(Relaxed),
+        counted: done.counted.load(Relaxed),
+        counted_for: done.counted_for.load(Relaxed),
+        interrupted: done.interrupted.load(Relaxed),
+    });
+    (seen.collect(), done.collect())
 }
 
 /// Ranges that can be told, for messages.

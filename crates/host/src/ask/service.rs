@@ -1,5 +1,6 @@
 //! Services that receive the messages of queries.
 
+mod compressed;
 mod foreign;
 mod message;
 
@@ -16,6 +17,7 @@ use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
 
 use crate::channel::modules::Modules;
 
+pub use compressed::{Chosen, Compressed, NotChosen};
 pub use foreign::{Foreign, Instance, NotLoaded};
 pub use message::{Message, Service};
 

@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn functions_have_names() {
-        let (name, behind) = function((ENTRY - TEXT.start) as u64 + 1).expect("a function");
-        assert_eq!((name.as_str(), behind), ("_start", 1));
+        let (name, offset) = function((ENTRY - TEXT.start) as u64 + 1).expect("a function");
+        assert_eq!((name.as_str(), offset), ("_start", 1));
         assert!(SYMBOLS.iter().any(|s| s.1.contains("dispatch")));
         assert_eq!(function(u64::MAX), None);
     }

@@ -35,6 +35,8 @@ pub struct Terms {
     pub selects: bool,
     /// Instructions are in the dictionary, whatever kinds are collected.
     pub listed: bool,
+    /// Calling contexts are counted, with a function on a path as often as this at most; 0: they are not.
+    pub contexts: u32,
     /// Windows begin with a piece of the stack.
     pub stacks: bool,
     /// Prefetches.
@@ -66,12 +68,12 @@ impl TargetCounts {
             Self::Intervals(_) => COUNTS_INTERVALS,
         };
         if let Self::Intervals(shield) = self {
-            for (to, word) in control.intervals.iter().zip(shield.words()) {
+            for (to, word) in control.setup.intervals.iter().zip(shield.words()) {
                 to.store(word, Relaxed);
             }
         }
         if let Self::Strata(strata) = self {
-            let to = &control.strata;
+            let to = &control.setup.strata;
             let hash = match strata.hash {
                 HashKind::Paper => 0,
                 HashKind::Crc => 1,
@@ -83,7 +85,7 @@ impl TargetCounts {
                 .store((strata.start == Start::Random).into(), Relaxed);
             to.hash.store(hash, Relaxed);
         }
-        control.counters.store(counters, Relaxed);
+        control.setup.counters.store(counters, Relaxed);
     }
 }
 

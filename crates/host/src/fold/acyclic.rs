@@ -125,7 +125,7 @@ impl Acyclic {
     pub(super) fn state(&mut self) -> Option<u32> {
         let Counted { transitions, .. } = self.exact.as_mut()?;
         let open = match self.walk.last {
-            Some(last) => transitions.behind(last),
+            Some(last) => transitions.after(last),
             None => self.walk.open,
         };
         transitions.state(open)
@@ -164,7 +164,7 @@ impl Acyclic {
     /// The thread's path is what its last transition has led to.
     pub(super) fn leave_states(&mut self) {
         if let (Some(counted), Some(last)) = (&self.exact, self.walk.last.take()) {
-            self.walk.open = counted.transitions.behind(last);
+            self.walk.open = counted.transitions.after(last);
         }
     }
 
@@ -227,7 +227,7 @@ impl Acyclic {
         if let Some(counted) = &self.exact {
             for walk in walks.values_mut() {
                 if let Some(last) = walk.last.take() {
-                    walk.open = counted.transitions.behind(last);
+                    walk.open = counted.transitions.after(last);
                 }
             }
         }

@@ -120,7 +120,7 @@ impl Folder {
         shared: &Shared,
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Filter {
-        let paths = shared.control().counters.load(Relaxed) == COUNTS_PATHS;
+        let paths = shared.control().setup.counters.load(Relaxed) == COUNTS_PATHS;
         let counted = paths
             && folded.contains_key(&Kind::Edge)
             && shared.control().work.stops.load(Relaxed) == 0;

@@ -30,7 +30,12 @@ impl Folder {
                 continue;
             };
             self.learn(shared);
-            let done = self.counter_array(shared, number, &counting);
+            let done = self
+                .counter_array(shared, number, &counting)
+                .and_then(|()| match &mut self.contexts {
+                    Some(contexts) => contexts.read(shared, number, &self.dictionary.modules),
+                    None => Ok(()),
+                });
             shared.free_counter_array(number);
             self.forget_value_counters(counting.thread);
             done?;
@@ -47,6 +52,9 @@ impl Folder {
         let other = !is_first(of.thread);
         if !other && of.thread == super::threads::FIRST_THREAD {
             self.first_tid = of.tid;
+        }
+        if self.bursts.is_some() {
+            return self.counted_in_burst(shared, number, of, true);
         }
         if self.has_messages() {
             return self.held(shared, number, of, other);

@@ -1,4 +1,4 @@
-//! The runtime's dictionary, resolved: the meaning of path numbers.
+//! The runtime's dictionary, resolved: the meaning of exit numbers.
 //!
 //! A block is resolved when the first of its paths is met, and shared by all of them. A path is the number
 //! of the block's events that were passed, and the event of its exit. So the work is proportional
@@ -200,6 +200,11 @@ impl Dictionary {
         }
     }
 
+    /// The files that symbols are read from.
+    pub fn files(&self) -> &'static trommel_symbol::Files {
+        self.selection.files()
+    }
+
     /// Tells the target what of a new region is selected. False when there is no room for that.
     pub fn tell_selected(&mut self, to: &Queries, range: Range<u64>) -> bool {
         self.selection.tell(to, range, &self.modules)
@@ -210,7 +215,7 @@ impl Dictionary {
         self.dynamic.len() + 1
     }
 
-    /// Works out what a path number means.
+    /// Works out what an exit number means.
     pub fn meet(&mut self, shared: &Shared, number: u32) -> Result<Path, Damaged> {
         let (header, tail) = shared.path(number as usize)?;
         let block = match self.block_at.get(&header.block) {
@@ -230,7 +235,7 @@ impl Dictionary {
         };
         if u32::from(passed.end) > events || passed.first > passed.end || dynamic {
             return Err(Damaged {
-                what: "a path number",
+                what: "an exit number",
                 number: number.into(),
             });
         }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Site};
+use trommel_symbol::Symbols;
 use trommel_tuple::{Kind, KindSet, Place};
 
 use crate::channel::shared::Shared;
+use crate::fold::contexts::Link;
 use crate::fold::folded::{Epoch, Folded};
 use crate::fold::folder::{Folder, Mode};
 use crate::fold::threads::threads;
@@ -39,7 +41,7 @@ impl Folder {
     pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
         let queries = self.answers.take();
         let modules = &self.dictionary.modules;
-        let queries = queries.map(|answers| answers.finish(shared.queries(), modules));
+        let queries = queries.map(|answers| answers.finish(shared, modules));
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
         let mut converge = self.converge.take();
@@ -79,7 +81,14 @@ impl Folder {
             true => Vec::new(),
             false => threads(&folded, self.first_tid, &self.threads),
         };
+        let contexts = self.contexts.take().map(|contexts| {
+            let files = self.dictionary.files();
+            let modules = &self.dictionary.modules.list;
+            let mut symbols = Symbols::new(files, modules).with_debug_limit(0);
+            contexts.finish(|at| Link::of(symbols.locate(at).function.as_deref()?))
+        });
         Folded {
+            contexts,
             sites: self.reached(&folded),
             kinds: folded,
             threads,

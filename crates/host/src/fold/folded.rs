@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trommel_profile::call_tree::CallTree;
 use trommel_profile::filter::Filter;
 use trommel_profile::queries::Queries;
 use trommel_profile::windows::Windows;
@@ -37,6 +38,8 @@ pub struct Folded {
     pub modules: Modules,
     /// The windows, where it was made of those.
     pub windows: Option<Windows>,
+    /// Calling contexts, if they were counted.
+    pub contexts: Option<CallTree>,
     /// Results of queries, if any were put.
     pub queries: Option<Queries>,
     /// Results of the prefetch service, if it was enabled.

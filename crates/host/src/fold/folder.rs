@@ -29,6 +29,8 @@ use crate::channel::modules::Images;
 use crate::channel::shared::{Damaged, Filled, Shared};
 use crate::channel::stream::{StreamError, StreamFile};
 use crate::channel::terms::TargetCounts;
+use crate::fold::burst::Bursts;
+use crate::fold::contexts::Contexts;
 use crate::fold::dictionary::{Dictionary, Path, Step};
 use crate::fold::exact::{Lost, Tables};
 use crate::fold::only::Selection;
@@ -75,7 +77,7 @@ pub(super) enum Mode {
 /// Folds the records of one target.
 pub struct Folder {
     pub(super) dictionary: Dictionary,
-    /// Index among the paths met, by path number.
+    /// Index among the paths met, by exit number.
     pub(super) met: Vec<u32>,
     /// Counters parallel to `paths`.
     pub(super) counters: Vec<Counter>,
@@ -97,6 +99,10 @@ pub struct Folder {
     pub(super) mode: Mode,
     pub(super) is_customised: bool,
     pub(super) answers: Option<Answers>,
+    /// Counts of bursts, where the target is controlled in bursts.
+    pub(super) bursts: Option<Box<Bursts>>,
+    /// Calling contexts, if they are counted.
+    pub(super) contexts: Option<Contexts>,
     /// The receiver of messages about prefetches.
     pub(super) prefetch: Option<Prefetch>,
     /// The convergent profiler, if known values are not profiled on.
@@ -163,6 +169,8 @@ impl Folder {
             mode: ordered.map_or(Mode::Counted, |ordered| Mode::Ordered(Box::new(ordered))),
             is_customised: false,
             answers: None,
+            bursts: None,
+            contexts: None,
             prefetch: None,
             converge: None,
             watched: Vec::new(),
@@ -172,6 +180,12 @@ impl Folder {
             selects: false,
             unobserved: false,
         }
+    }
+
+    /// Adds up calling contexts.
+    pub fn of_contexts(mut self) -> Self {
+        self.contexts = Some(Contexts::default());
+        self
     }
 
     /// Folds windows with marks; `cycle`: nanoseconds of a cycle. `levels`: those by which latencies are distinguished.
@@ -292,6 +306,7 @@ impl Folder {
             self.first_tid = from.tid;
         }
         match &self.mode {
+            Mode::Windowed(_) if self.bursts.is_some() => self.recorded_in_burst(shared, bytes),
             Mode::Windowed(_) => self.windows(shared, from.thread, bytes),
             Mode::Ordered(_) => self.expand(shared, from.thread, bytes, false),
             Mode::Counted if other => {
@@ -374,6 +389,9 @@ impl Folder {
                 && !self.has_messages()
             {
                 self.meet_all(shared, region.paths);
+                if let Some(contexts) = &mut self.contexts {
+                    contexts.meet(shared, &self.dictionary.modules);
+                }
             }
             if let Some(converge) = &mut self.converge
                 && self.dictionary.modules.replaces(&region)

@@ -6,7 +6,7 @@
 //!
 //! # Strategy
 //! Loads with a known level are measured one by one. They use the instructions that generated code has around a load
-//! (`translate/accesses.rs` of the runtime). Rings of lines in random order are
+//! (`translate/ways/latency.rs` of the runtime). Rings of lines in random order are
 //! followed, so that no prefetcher helps. One ring is a quarter of the first cache, one is between the first two caches in size. One is twice
 //! the second, since of the third a virtual machine may have a small part. The same ring with each line flushed before
 //! it is loaded is memory. The time of the same instructions without a load is subtracted from all.

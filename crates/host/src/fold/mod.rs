@@ -25,10 +25,12 @@
 //! | `messages`, `message_of` | messages of the target's sampler |
 //! | `walking`, `acyclic` | acyclic paths |
 //! | `windows`, `windowed` | the way *windowed*: windows found, and counted |
+//! | `bursts`, `burst` | counts of bursts of control, on the way *windowed* |
 //! | [`conflicts`], [`levels`] | facts about memory from windows: conflicting accesses, cache levels |
 //! | `counter_arrays` | counts that the target keeps |
+//! | `contexts` | trees of calling contexts, of all threads in one |
 //! | `convergent` | values watched, for convergent profiling |
-//! | [`dictionary`] | the meaning of path numbers |
+//! | [`dictionary`] | the meaning of exit numbers |
 //! | [`only`] | the selection of what is observed |
 //! | `threads` | numbers of threads, and what each did |
 //! | `finish`, `folded` | results of an epoch and of a run |
@@ -43,7 +45,10 @@
 //!   before the runtime looks at its destination, and may be folded before the region is reported.
 
 mod acyclic;
+mod burst;
+mod bursts;
 pub mod conflicts;
+mod contexts;
 mod convergent;
 mod counter_arrays;
 mod counting;

@@ -76,6 +76,11 @@ impl Selection {
         }
     }
 
+    /// The files that symbols are read from.
+    pub const fn files(&self) -> &'static Files {
+        self.files
+    }
+
     /// Returns whether `place` is selected.
     pub fn has(&mut self, place: Place, modules: &[Module]) -> bool {
         if self.wanted.is_empty() {

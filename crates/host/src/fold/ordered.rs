@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::KindProfile;
-use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
+use trommel_profile::accuracy::{Estimates, PerKind};
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::acyclic::Acyclic;
@@ -22,7 +22,7 @@ pub(super) struct Ordered {
     pub(super) intervals: bool,
     /// The target counts acyclic paths.
     pub(super) counted: bool,
-    estimate: Estimate,
+    estimates: Estimates,
     stream: Option<StreamFile>,
     /// The error that ended the stream early, until somebody asks.
     pub(super) stream_error: Option<StreamError>,
@@ -36,21 +36,6 @@ pub(super) struct Ordered {
     pub(super) wanted: u64,
     /// The maker of acyclic paths, where those are wanted.
     pub(super) acyclic: Option<Acyclic>,
-}
-
-/// The host's estimates from the messages.
-struct Estimate {
-    tuples: Tuples,
-    estimator: Estimator,
-    messages: PerKind,
-}
-
-impl Sink for Estimate {
-    fn message(&mut self, message: Message) {
-        let number = self.tuples.number(message.kind, message.tuple);
-        self.messages[message.kind as usize] += 1;
-        self.estimator.message(&message, number);
-    }
 }
 
 /// Events that are sent on together.
@@ -70,11 +55,7 @@ impl Ordered {
             messages,
             intervals: false,
             counted: false,
-            estimate: Estimate {
-                tuples: Tuples::default(),
-                estimator: Estimator::new(spec, Seeds::default()),
-                messages: PerKind::default(),
-            },
+            estimates: Estimates::new(spec, Seeds::default()),
             stream,
             stream_error,
             streamed_modules: 0,
@@ -110,7 +91,7 @@ impl Ordered {
                     self.stream_error = Some(StreamError(error));
                 }
             }
-            self.compressor.events(events, &mut self.estimate);
+            self.compressor.events(events, &mut self.estimates);
         }
         self.tuples.clear();
         self.kinds.clear();
@@ -118,7 +99,7 @@ impl Ordered {
 
     /// A candidate of an interval that the target has counted.
     pub(super) fn candidate(&mut self, kind: Kind, tuple: Tuple, count: u64) {
-        self.estimate.message(Message {
+        self.estimates.message(Message {
             kind,
             tuple,
             count,
@@ -134,16 +115,11 @@ impl Ordered {
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Option<StreamError> {
         self.block(modules);
-        self.compressor.finish(&mut self.estimate);
+        self.compressor.finish(&mut self.estimates);
         if let Some(stream) = self.stream.take() {
             self.stream_error = stream.finish().err().map(StreamError);
         }
-        let Estimate {
-            tuples,
-            estimator,
-            messages,
-        } = &self.estimate;
-        folded.extend(estimator.profile(tuples, &self.seen, messages));
+        folded.extend(self.estimates.profile(&self.seen));
         if let Some(messages) = self.messages {
             messages.finish(folded);
         }

@@ -106,6 +106,8 @@ pub(super) struct Windowed {
     epoch: u64,
     /// Nanoseconds in them.
     covered: f64,
+    /// Nanoseconds that bursts stand for.
+    represented: f64,
 }
 
 impl Windowed {
@@ -174,6 +176,26 @@ impl Windowed {
         self.counted += 1;
         self.covered += self.cycle * executed as f64;
         period as f64 / (self.cycle * wanted.max(executed).max(1) as f64)
+    }
+
+    /// A burst of this weight begins that has taken so many nanoseconds, as native time.
+    pub(super) fn begin_burst(&mut self, weight: f64, covered: f64) {
+        self.counted += 1;
+        self.covered += covered;
+        self.represented += weight * covered;
+    }
+
+    /// A path was executed so often in the burst that began last, each time of this weight.
+    pub(super) fn executed(&mut self, met: usize, count: u64, weight: f64) {
+        let window = self.counted;
+        let (first, end) = self.paths[met];
+        for op in &self.ops[first as usize..end as usize] {
+            if let Op::Known(site, to) = *op {
+                let site = &mut self.sites[site as usize];
+                site.draws.seen_often(window, weight, count);
+                site.goes(to as usize, weight * count as f64);
+            }
+        }
     }
 
     pub(super) fn path(&mut self, met: usize, words: &[u8], weight: f64, modules: &Modules) {
@@ -259,7 +281,11 @@ impl Windowed {
         // Of windows that ended while this was asked the signals are told the next time.
         self.early = came - signals;
         self.epoch += 1;
-        let scale = came as f64 / self.counted.max(1) as f64;
+        let scale = match self.represented > 0.0 {
+            // No burst stands for the time after the last one.
+            true => windows.cpu as f64 / self.represented,
+            false => came as f64 / self.counted.max(1) as f64,
+        };
         windows.counted = std::mem::take(&mut self.counted);
         windows.covered = std::mem::take(&mut self.covered) as u64;
         for site in &mut self.sites {

@@ -11,6 +11,56 @@ pub struct Inherited {
     pub ignored: u64,
     /// Signals that were blocked.
     pub blocked: u64,
+    /// Limits, soft and hard, of [`RAISED`], if these were raised.
+    pub limits: Option<[[u64; 2]; RAISED.len()]>,
+}
+
+/// Limits that would be in our way, and are raised for us: processor time, size of files, memory, descriptors.
+pub const RAISED: [libc::__rlimit_resource_t; 5] = [
+    libc::RLIMIT_CPU,
+    libc::RLIMIT_FSIZE,
+    libc::RLIMIT_DATA,
+    libc::RLIMIT_AS,
+    libc::RLIMIT_NOFILE,
+];
+
+/// Raises a limit of this process as far as it goes. Returns it as it was. Async-signal-safe.
+pub fn raise_limit(resource: libc::__rlimit_resource_t) -> [u64; 2] {
+    let mut old = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: structures that live here.
+    unsafe {
+        libc::getrlimit(resource, &raw mut old);
+        let all = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        let most = libc::rlimit {
+            rlim_cur: old.rlim_max,
+            rlim_max: old.rlim_max,
+        };
+        let is_most = old.rlim_cur == libc::RLIM_INFINITY
+            || resource == libc::RLIMIT_NOFILE && old.rlim_cur == old.rlim_max;
+        // The first needs a privilege.
+        if !is_most
+            && (resource == libc::RLIMIT_NOFILE || libc::setrlimit(resource, &raw const all) != 0)
+        {
+            libc::setrlimit(resource, &raw const most);
+        }
+    }
+    [old.rlim_cur, old.rlim_max]
+}
+
+/// Sets a limit of this process. Async-signal-safe.
+fn set_limit(resource: libc::__rlimit_resource_t, [soft, hard]: [u64; 2]) {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: a structure that lives here.
+    unsafe { libc::setrlimit(resource, &raw const limit) };
 }
 
 impl Inherited {
@@ -33,6 +83,9 @@ impl Inherited {
                     },
                 );
             }
+        }
+        for (resource, limit) in RAISED.into_iter().zip(self.limits.into_iter().flatten()) {
+            set_limit(resource, limit);
         }
         set_blocked(self.blocked & !(u64::from(traced) << (libc::SIGTRAP - 1)));
     }

@@ -3,7 +3,8 @@
 //! The clock of a thread is a perf event that counts user time only. Its descriptor is ours. It needs no privilege but that we
 //! may trace the thread. A [`Sampler`] has a ring of program counters that we read, and the thread notices nothing. The clock of a
 //! processor ([`Attributes::of_machine`]) also counts the kernel's time, of any process. It reports registers and
-//! what processes map and execute. That needs privilege.
+//! what processes map and execute. That needs privilege. The clocks of one's own processes ([`Attributes::of_processes`]) do the same for those,
+//! and need none while they leave out the kernel's time. Both can report the stack ([`Attributes::with_stacks`]).
 // `perf_event_open` is in no library that is not larger than what is needed of it.
 #![allow(unsafe_code)]
 
@@ -30,10 +31,15 @@ pub struct Attributes {
     flags: u64,
     user_registers: u64,
     registers: u64,
+    /// Bytes of the program's stack in a record.
+    stack: u32,
 }
 
 impl Attributes {
     const DISABLED: u64 = 1;
+    const INHERIT: u64 = 1 << 1;
+    const ENABLE_ON_EXEC: u64 = 1 << 12;
+    const NO_USER_CHAIN: u64 = 1 << 22;
     const EXCLUDE_KERNEL: u64 = 1 << 5;
     const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     /// Times are of the clock that is named.
@@ -49,6 +55,7 @@ impl Attributes {
             flags: flags | Self::EXCLUDE_KERNEL | Self::EXCLUDE_HYPERVISOR | Self::REMOVE_ON_EXEC,
             user_registers: 0,
             registers: 0,
+            stack: 0,
         }
     }
 
@@ -84,9 +91,59 @@ impl Attributes {
                 | Self::OWN_CLOCK,
             user_registers: records::COUNTER,
             registers: records::GENERAL,
+            stack: 0,
         }
     }
+
+    /// The same as [`Self::of_machine`], for a thread and all that come of it. `kernel`: the kernel's time counts too, which needs privilege.
+    /// `by_exec`: they count from the next program that is executed.
+    pub const fn of_processes(period: Duration, kernel: bool, by_exec: bool) -> Self {
+        let mut all = Self::of_machine(period);
+        all.flags |= Self::INHERIT;
+        if !kernel {
+            all.flags |= Self::EXCLUDE_KERNEL;
+        }
+        if by_exec {
+            all.flags |= Self::ENABLE_ON_EXEC;
+        }
+        all
+    }
+
+    /// The user time of this thread alone, with such records, and so many bytes of the stack.
+    pub const fn of_own(period: Duration, stack: u32) -> Self {
+        let mut all = Self::of_processes(period, false, false);
+        all.flags &= !Self::INHERIT;
+        match stack {
+            0 => all,
+            bytes => all.with_stacks(bytes),
+        }
+    }
+
+    /// Returns true if samples have stacks.
+    pub const fn has_stacks(&self) -> bool {
+        self.stack > 0
+    }
+
+    /// Samples have so many bytes of the program's stack, all its general registers, and the callers in the kernel.
+    #[must_use]
+    pub const fn with_stacks(mut self, bytes: u32) -> Self {
+        const CHAIN: u64 = 1 << 5;
+        const STACK: u64 = 1 << 13;
+        self.sample |= CHAIN | STACK;
+        self.flags |= Self::NO_USER_CHAIN;
+        self.user_registers = records::GENERAL | records::COUNTER;
+        // The kernel takes whole words, and a record has fewer than 64 KiB.
+        self.stack = if bytes > MOST_STACK {
+            MOST_STACK
+        } else {
+            bytes & !7
+        };
+        self
+    }
 }
+
+/// Bytes of the stack in a record, at most.
+pub const MOST_STACK: u32 = 65_000 & !7;
 
 /// Any thread, or any processor.
 const ANY: i32 = -1;
@@ -143,6 +200,27 @@ impl Clock {
         Self::open(attributes, 0, ANY)
     }
 
+    /// A clock of a thread, this one if `tid` is 0, while it runs on a processor.
+    ///
+    /// # Errors
+    /// The kernel does not allow it, or the thread or processor is gone.
+    pub fn of_thread_on(attributes: &Attributes, tid: i32, cpu: u32) -> io::Result<Self> {
+        Self::open(attributes, tid, cpu as i32)
+    }
+
+    /// Puts the records into the ring of another clock of the same processor.
+    ///
+    /// # Errors
+    /// The kernel does not allow it.
+    pub fn share(&self, ring_of: &Self) -> io::Result<()> {
+        const SET_OUTPUT: libc::c_ulong = 0x2405;
+        // SAFETY: two descriptors of ours; no memory is involved.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), SET_OUTPUT, ring_of.0.as_raw_fd()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     fn open(wanted: &Attributes, tid: i32, cpu: i32) -> io::Result<Self> {
         const BYTES: usize = 128;
         const TYPE_SOFTWARE: u64 = 1;
@@ -160,6 +238,7 @@ impl Clock {
         if wanted.flags & Attributes::OWN_CLOCK != 0 {
             attributes[11] = (libc::CLOCK_MONOTONIC as u64) << 32;
         }
+        attributes[11] |= u64::from(wanted.stack);
         attributes[12] = wanted.registers;
         // SAFETY: attributes of the size that they say; the descriptor is checked before it is owned.
         let fd = unsafe {

@@ -13,6 +13,9 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use trommel_symbol::elf::{self, Format, Image};
 
+/// The name of processes that attach and detach for a command.
+pub const KEEPER_NAME: &std::ffi::CStr = c"attach-keeper";
+
 /// A running process.
 #[derive(Clone, Debug)]
 pub struct Running {
@@ -39,7 +42,7 @@ pub enum Refusal {
     #[error("it has ended and waits for its parent (a zombie)")]
     Zombie,
     /// It is stopped.
-    #[error("it is stopped, and would not come to be observed; let it go on first: kill -CONT {0}")]
+    #[error("it is stopped; resume it first: kill -CONT {0}")]
     Stopped(i32),
     /// It is part of the kernel.
     #[error("it is a thread of the kernel")]
@@ -54,7 +57,9 @@ pub enum Refusal {
     #[error("process {0}{1} traces it already (a debugger or strace); end that first")]
     Traced(i32, String),
     /// It has restricted its system calls.
-    #[error("it has restricted its own system calls (seccomp), and the runtime needs some")]
+    #[error(
+        "it has restricted its own system calls (seccomp), and only root, outside of any container, may read what it allows"
+    )]
     Seccomp,
     /// It has a shadow stack.
     #[error("it uses a shadow stack; start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off")]
@@ -155,11 +160,13 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
         return Err(Refusal::Stopped(pid));
     }
     let tracer = number(&status, "TracerPid");
-    if tracer != 0 {
-        let name = status_of(tracer).and_then(|s| Some(format!(" ({})", field(&s, "Name")?)));
+    let name = status_of(tracer).and_then(|s| field(&s, "Name").map(str::to_owned));
+    // A keeper is about to be done, and waited for.
+    if tracer != 0 && name.as_deref() != KEEPER_NAME.to_str().ok() {
+        let name = name.map(|name| format!(" ({name})"));
         return Err(Refusal::Traced(tracer, name.unwrap_or_default()));
     }
-    if restricts_itself(Pid::from_raw(pid)) {
+    if restricts_itself(Pid::from_raw(pid)) && !may_read_filters() {
         return Err(Refusal::Seccomp);
     }
     if field(&status, "x86_Thread_features").is_some_and(|f| f.split(' ').any(|f| f == "shstk")) {
@@ -214,6 +221,14 @@ pub fn restricts_itself(pid: Pid) -> bool {
     let who = pid.to_string();
     let its = restrictions(&who);
     its[0] != 0 && (its != restrictions("self") || container(&who) != container("self"))
+}
+
+/// Returns whether the kernel lets us read filters of others: we have CAP_SYS_ADMIN, and none ourselves.
+fn may_read_filters() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = proc_text("/proc/self/status").unwrap_or_default();
+    let effective = field(&status, "CapEff").and_then(|text| u64::from_str_radix(text, 16).ok());
+    effective.unwrap_or(0) >> SYS_ADMIN & 1 != 0 && number(&status, "Seccomp") == 0
 }
 
 /// The status of a thread that has not ended.

@@ -33,7 +33,7 @@ impl Ended {
     }
 
     /// Returns all of them, after `first`.
-    pub(super) fn behind(self, first: Profile) -> Vec<Profile> {
+    pub(super) fn after(self, first: Profile) -> Vec<Profile> {
         let mut all = vec![first];
         all.extend(self.profiles);
         all.extend(self.further.map(Merged::profile));
@@ -74,7 +74,7 @@ mod tests {
         };
         let mut ended = Ended::default();
         (0..MOST as u32 + 50).for_each(|pid| ended.add(one(pid + 1)));
-        let all = ended.behind(Profile::default());
+        let all = ended.after(Profile::default());
         assert_eq!(all.len(), 1 + MOST + 1);
         let samples = |p: &Profile| p.samples.as_ref().map_or(0, |s| s.total().samples);
         assert_eq!(samples(&all[1 + MOST]), 50);

@@ -4,6 +4,7 @@
 //! `pread`, so whoever cuts it short gives us fewer bytes. At most [`MOST`] are open at a time: code of further ones has
 //! no operands.
 
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,39 +13,130 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
 use trommel_symbol::elf::{self, Format, Image};
 use trommel_symbol::own_vdso;
+use trommel_symbol::unwind::{Rule, Unwind};
 
+use super::calls::{self, LONGEST_CALL};
 use super::operands::LONGEST;
 use crate::kernel::perf::records::Map;
 
 /// Files that are open at a time.
 const MOST: usize = 512;
 
+/// Rules that are kept of one file.
+const MOST_RULES: usize = 1 << 18;
+
 /// A file with code.
 pub(super) struct Opened {
-    file: File,
+    bytes: Bytes,
     /// Image of the file, if it is a program or library.
     pub(super) image: Option<Rc<Image>>,
+    unwind: OnceCell<Option<Unwind>>,
+    rules: RefCell<FxHashMap<u64, Option<Rc<Rule>>>>,
+}
+
+/// The bytes of a file, or of the vDSO.
+enum Bytes {
+    File(File),
+    Memory(Vec<u8>),
+}
+
+impl Opened {
+    fn new(bytes: Bytes, image: Option<Rc<Image>>) -> Self {
+        Self {
+            bytes,
+            image,
+            unwind: OnceCell::new(),
+            rules: RefCell::default(),
+        }
+    }
+
+    /// The bytes at an offset, as many of `length` as there are.
+    fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        match &self.bytes {
+            Bytes::File(file) => {
+                let mut bytes = vec![0; length];
+                let there = file.read_at(&mut bytes, offset).ok()?;
+                bytes.truncate(there);
+                (there > 0).then_some(bytes)
+            }
+            Bytes::Memory(all) => {
+                let rest = all.get(usize::try_from(offset).ok()?..)?;
+                Some(rest[..rest.len().min(length)].to_vec())
+            }
+        }
+    }
+
+    fn unwind(&self) -> Option<&Unwind> {
+        let read = || match &self.bytes {
+            Bytes::File(file) => Unwind::read(file),
+            Bytes::Memory(bytes) => Unwind::of(bytes),
+        };
+        self.unwind.get_or_init(read).as_ref()
+    }
+
+    /// The rule of the frame whose instruction is at a vaddr and offset; `None`: it is not described. `returned`: a call has returned there.
+    pub(super) fn rule(&self, vaddr: u64, offset: u64, returned: bool) -> Option<Rc<Rule>> {
+        const TRAMPOLINE: usize = 9;
+        // A call at the end of a function returns to the next one.
+        let key = vaddr.wrapping_mul(2).wrapping_add(returned.into());
+        if let Some(known) = self.rules.borrow().get(&key) {
+            return known.clone();
+        }
+        let code = self.read(offset, TRAMPOLINE);
+        let rule = match code.is_some_and(|code| Rule::is_trampoline(&code)) {
+            true => Some(Rule::signal_frame()),
+            false => {
+                let within = vaddr.checked_sub(returned.into())?;
+                self.unwind().and_then(|unwind| unwind.rule(within))
+            }
+        };
+        let rule = rule.map(Rc::new);
+        let mut rules = self.rules.borrow_mut();
+        if rules.len() >= MOST_RULES {
+            rules.clear();
+        }
+        rules.insert(key, rule.clone());
+        rule
+    }
+
+    /// Bytes of the call that returns to a vaddr and offset; `None`: there is none before it.
+    pub(super) fn call_before(&self, vaddr: u64, offset: u64) -> Option<u64> {
+        let length = offset.min(LONGEST_CALL as u64);
+        let before = self.read(offset - length, length as usize)?;
+        calls::before(&before, || {
+            /// Larger functions are not looked through.
+            const MOST: u64 = 1 << 16;
+            let function = self.unwind()?.function(vaddr.checked_sub(1)?)?;
+            let distance = vaddr.checked_sub(function.start).filter(|n| *n <= MOST)?;
+            let code = self.read(offset.checked_sub(distance)?, distance as usize)?;
+            (code.len() as u64 == distance).then_some(code)
+        })
+    }
 }
 
 /// All that were met.
 #[derive(Default)]
 pub(super) struct Files {
     known: HashMap<(Vec<u8>, u64), Option<Rc<Opened>>>,
-    vdso: Option<Vec<u8>>,
+    vdso: Option<Rc<Opened>>,
 }
 
 impl Files {
     pub(super) fn new() -> Self {
         Self {
             known: HashMap::new(),
-            vdso: own_vdso(),
+            vdso: own_vdso().map(|bytes| Rc::new(Opened::new(Bytes::Memory(bytes), None))),
         }
     }
 
     /// The file of a mapping.
     pub(super) fn open(&mut self, map: &Map) -> Option<Rc<Opened>> {
+        if map.path == b"[vdso]" {
+            return self.vdso.clone();
+        }
         let key = (map.path.clone(), map.inode);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -63,17 +155,8 @@ impl Files {
     /// The bytes of the instruction at an address of a mapping.
     pub(super) fn instruction(&mut self, map: &Map, pc: u64) -> Option<Vec<u8>> {
         let within = pc.checked_sub(map.range.start)?;
-        if map.path == b"[vdso]" {
-            let at = usize::try_from(within).ok()?;
-            let rest = self.vdso.as_ref()?.get(at..)?;
-            return Some(rest[..rest.len().min(LONGEST)].to_vec());
-        }
-        let opened = self.open(map)?;
-        let mut bytes = vec![0; LONGEST];
         let at = map.offset.checked_add(within)?;
-        let length = opened.file.read_at(&mut bytes, at).ok()?;
-        bytes.truncate(length);
-        (length > 0).then_some(bytes)
+        self.open(map)?.read(at, LONGEST)
     }
 }
 
@@ -95,7 +178,7 @@ fn open(map: &Map) -> Option<Opened> {
         Ok(Format::Elf(image)) => Some(Rc::new(image)),
         _ => None,
     };
-    Some(Opened { file, image })
+    Some(Opened::new(Bytes::File(file), image))
 }
 
 /// Opening a device or pipe may do something, or wait: what it is is looked at first.

@@ -1,4 +1,4 @@
-//! The whole machine, the kernel included, by samples of the processors' clocks.
+//! The whole machine, the kernel included, or a program with all that comes of it, by samples of clocks.
 //!
 //! # Problem
 //! Windows need a program that may be attached. The kernel may not, nor may programs of other users or those that
@@ -15,7 +15,7 @@
 //! # Invariants
 //! * Records wait until all that is older must have come (`session.rs`).
 //! * What is lost is counted: by the kernel where a ring is full, here where nobody knows what a process has at an address.
-//! * No process's memory is read, and nothing that a process has named is opened before it is known what it is.
+//! * No process's memory is read: stacks are in the samples. Nothing that a process has named is opened before it is known what it is.
 //!
 //! # What samples do not tell
 //! The clock is an interrupt. Where the kernel lets none come it waits, and finds what runs when they come again: time of such
@@ -23,6 +23,8 @@
 //!
 //! **I25 (no foreign memory).** With `--all` no process's memory is read. A path that a process has named is opened only if it is the regular file that was mapped.
 
+mod calls;
+mod clocks;
 mod control;
 mod deferred;
 mod ended;
@@ -32,7 +34,9 @@ mod operands;
 mod permission;
 mod processes;
 mod processors;
+mod running;
 mod session;
+mod stacks;
 
 use std::ffi::OsString;
 use std::fs;
@@ -50,19 +54,36 @@ use trommel_profile::Profile;
 
 use crate::kernel::inherited::Inherited;
 use crate::kernel::interrupt::Guard;
-use crate::kernel::perf::ring::Ring;
-use crate::kernel::perf::{Attributes, Clock};
 use crate::windows::toll;
 use control::Control;
 pub use deferred::lets_interrupts_come;
 use permission::refused;
 pub use permission::{Refused, kernel_is_readable, permitted};
 use processors::processors;
-use session::{PAGES, Session, Source, now, period};
+use session::{Session, now, period};
+
+/// Subject of a recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Subject {
+    /// Whatever runs on the machine.
+    #[default]
+    Machine,
+    /// The program that is started, and all that comes of it.
+    Program,
+    /// A process that runs, and all that comes of it.
+    Process(i32),
+}
+
+/// Bytes of a program's stack that a sample has: of most programs, all there is.
+const STACK: u32 = 32 << 10;
 
 /// Options of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// Subject of the recording.
+    pub subject: Subject,
+    /// Samples have call paths.
+    pub stacks: bool,
     /// Budget in percent of all processors' time, where no rate is given.
     pub budget: f64,
     /// Samples in a second of each processor.
@@ -84,6 +105,9 @@ pub enum MachineError {
     /// The kernel does not allow it.
     #[error("the kernel refuses samples of the whole machine: {0}")]
     Refused(Refused),
+    /// The kernel does not allow it for a program or process.
+    #[error("the kernel refuses samples of the program: {0}")]
+    RefusedProcesses(Refused),
     /// There is no memory for rings.
     #[error(
         "the kernel gives no memory for samples: {0}; raise `sysctl kernel.perf_event_mlock_kb`, or record as root"
@@ -108,51 +132,81 @@ pub struct Recording {
     pub ended: Option<ExitStatus>,
 }
 
+/// Receiver of profiles while a recording goes on.
+pub struct Every<'a> {
+    length: Duration,
+    give: &'a mut dyn FnMut(Vec<Profile>),
+}
+
+impl<'a> Every<'a> {
+    /// Makes one. `give` gets what a recording would have, each time after so long. What comes after the last time is the recording's own.
+    pub fn new(length: Duration, give: &'a mut dyn FnMut(Vec<Profile>)) -> Self {
+        Self { length, give }
+    }
+}
+
 /// Records the machine.
 ///
 /// # Errors
 /// The kernel does not allow it, or the program cannot be started.
 pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineError> {
-    permitted().map_err(MachineError::Refused)?;
-    let toll = toll::of_samples().map_err(|error| MachineError::Refused(refused(&error)))?;
+    record_in_pieces(options, guard, None)
+}
+
+/// Records as [`record`] does, and gives profiles away meanwhile.
+///
+/// # Errors
+/// The same.
+pub fn record_every(
+    options: &Options,
+    guard: &Guard,
+    every: Every<'_>,
+) -> Result<Recording, MachineError> {
+    record_in_pieces(options, guard, Some(every))
+}
+
+fn record_in_pieces(
+    options: &Options,
+    guard: &Guard,
+    every: Option<Every<'_>>,
+) -> Result<Recording, MachineError> {
+    let stack = if options.stacks { STACK } else { 0 };
+    let toll = match options.subject {
+        Subject::Machine => {
+            permitted().map_err(MachineError::Refused)?;
+            toll::of_samples(stack).map_err(|error| MachineError::Refused(refused(&error)))?
+        }
+        Subject::Program | Subject::Process(_) => toll::of_own_samples(stack),
+    };
     let highest = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     let highest = highest.ok().and_then(|text| text.trim().parse().ok());
-    let processors = processors();
     let control = Control::new(
         options.budget,
         options.rate,
-        processors.len(),
+        processors().len(),
         toll,
         highest.unwrap_or(f64::MAX),
     );
     let mut random = SplitMix64::new(now());
-    let pages = if options.pages == 0 {
-        PAGES
-    } else {
-        options.pages
-    };
     let period = period(control.rate(), &mut random);
-    let mut sources = Vec::new();
-    for cpu in processors {
-        let attributes = Attributes::of_machine(Duration::from_nanos(period));
-        let clock = match Clock::of_processor(&attributes, cpu as i32) {
-            Ok(clock) => clock,
-            // Taken away in the meantime.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
-            Err(error) => return Err(MachineError::Refused(refused(&error))),
-        };
-        let ring = Ring::map(&clock, pages).map_err(MachineError::Memory)?;
-        sources.push(Source { cpu, clock, ring });
-    }
-    let mut session = Session::new(sources, control, toll, period, random);
+    let clocks = clocks::open(
+        options.subject,
+        Duration::from_nanos(period),
+        stack,
+        options.pages,
+    )?;
+    let mut session = Session::new(clocks, control, (toll, period), random);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     session.begin();
     let mut child = match &options.program {
         None => None,
         Some((program, arguments)) => Some(start(program, arguments, options.inherited, guard)?),
     };
-    let mut ended = session.run(child.as_mut(), options.duration, guard);
+    let mut ended = session.run(child.as_mut(), options.duration, guard, every);
     let mut profiles = session.end();
+    if let (Some(child), Some((_, arguments))) = (&child, &options.program) {
+        name(&mut profiles, child.id(), arguments);
+    }
     if let (Some(child), None) = (&mut child, ended) {
         // It goes on, and its end is ours.
         ended = child.wait().ok();
@@ -169,6 +223,17 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
         }
     }
     Ok(Recording { profiles, ended })
+}
+
+/// Gives the program's process its command, should it have ended before it could be asked.
+fn name(profiles: &mut [Profile], pid: u32, arguments: &[OsString]) {
+    let own = |profile: &&mut Profile| {
+        let unknown = |command: &[Vec<u8>]| matches!(command, [name] if name.starts_with(b"["));
+        profile.origin.pid == pid && !profile.origin.exec && unknown(&profile.command)
+    };
+    for profile in profiles.iter_mut().filter(own) {
+        profile.command = arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+    }
 }
 
 /// Starts the program as it is.

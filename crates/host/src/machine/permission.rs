@@ -13,7 +13,7 @@ use crate::kernel::perf::{Attributes, Clock};
 /// The kernel's memory.
 pub(super) const CORE: &str = "/proc/kcore";
 
-/// Setting that refuses samples of the whole machine, and its fix.
+/// Setting that refuses samples, and its fix.
 #[derive(Debug, thiserror::Error)]
 #[error("{found}; {fix}")]
 pub struct Refused {
@@ -42,6 +42,37 @@ pub fn kernel_is_readable() -> (bool, bool) {
 /// The functions of the kernel, unless it hides them.
 pub(super) fn read_kernel() -> Option<Kernel> {
     Kernel::parse(fs::read_to_string("/proc/kallsyms").ok()?)
+}
+
+/// Returns the reason why the kernel has refused the clock of a process.
+pub(super) fn refused_processes(error: &io::Error) -> Refused {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let level = level.trim();
+    let found = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) if level.parse().is_ok_and(|level: i32| level > 2) => {
+            return Refused {
+                found: format!("{error}: kernel.perf_event_paranoid is {level}"),
+                fix: "sysctl kernel.perf_event_paranoid=2, or record as root; `trommel record --budget 1` needs no perf events, and counts \
+                      functions without their call paths",
+            };
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            return Refused {
+                found: format!(
+                    "{error}: the process is another user's, or a container's seccomp profile is in the way (perf_event_paranoid is {level})"
+                ),
+                fix: "record as its user or as root, or allow perf_event_open in the container's seccomp profile; `trommel record --budget 1` \
+                      needs no perf events, and counts functions without their call paths",
+            };
+        }
+        Some(libc::ESRCH) => "there is no such process".to_owned(),
+        Some(libc::EMFILE) => format!("{error}: each thread takes a descriptor for each processor"),
+        _ => return refused(error),
+    };
+    Refused {
+        found,
+        fix: "name a process that runs, and has fewer threads than `ulimit -n` allows",
+    }
 }
 
 /// Returns the reason why the kernel has refused a clock.

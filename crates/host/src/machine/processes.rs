@@ -6,23 +6,28 @@
 //! profile, if a sample found it. Mappings are only kept until a sample asks for them, since most processes live for too short a time to be
 //! sampled.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Read as _;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
-use trommel_profile::samples::{Samples, Thread};
+use trommel_profile::call_tree::{CallTree, Frame, Weight};
+use trommel_profile::samples::{Function, Samples, Thread};
 use trommel_profile::{Origin, Profile};
 use trommel_queue::dict::TargetPc;
+use trommel_symbol::unwind::Rule;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::files::Files;
 use super::found::{Draws, Found};
 use super::operands::reads;
+use super::stacks::{Code, Path, walk};
 use crate::channel::modules::{Images, Modules};
 use crate::channel::region::Region;
+use crate::kernel::compiled::Compiled;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::perf::records::{Map, Sample};
 
@@ -34,7 +39,18 @@ pub(super) struct Shared {
     pub(super) images: Images,
     pub(super) files: Files,
     pub(super) infos: InstructionInfoFactory,
+    /// Says whether operands are counted.
+    pub(super) operands: bool,
+    /// Says whether call paths are.
+    pub(super) stacks: bool,
+    /// The rule of code that nothing describes.
+    pub(super) likely: Rc<Rule>,
 }
+
+/// Time from one look at the maps of a process to the next, at least.
+const LOOK: Duration = Duration::from_millis(50);
+/// Codes that are kept of one process.
+const MOST_CODES: usize = 1 << 18;
 
 /// A process.
 #[derive(Default)]
@@ -55,6 +71,12 @@ pub(super) struct Process {
     /// Time in the kernel, by where the program entered it.
     entered: FxHashMap<u64, Draws>,
     threads: FxHashMap<u32, (Vec<u8>, Draws)>,
+    paths: CallTree,
+    /// By address, and whether a call has returned there.
+    codes: FxHashMap<(u64, bool), Rc<Code>>,
+    looked: Option<Instant>,
+    /// Names of code that it has made, once a sample was in such code.
+    compiled: Option<Compiled>,
 }
 
 impl Process {
@@ -127,6 +149,122 @@ impl Process {
         });
         self.applied -= gone;
         self.maps.push(Rc::new(map));
+        self.codes.clear();
+    }
+
+    /// Looks for code that no record told of, such as memory that was made executable later. Returns true if there may be some.
+    fn look_again(&mut self) -> bool {
+        if self.pid == 0 || self.looked.is_some_and(|at| at.elapsed() < LOOK) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        let Ok(maps) = fs::read(format!("/proc/{}/maps", self.pid)) else {
+            return false;
+        };
+        for map in code_of(self.pid, &maps) {
+            let same = |old: &Rc<Map>| {
+                (&old.range, old.offset, old.inode) == (&map.range, map.offset, map.inode)
+            };
+            if !self.maps.iter().any(same) {
+                self.maps(map);
+            }
+        }
+        true
+    }
+
+    /// The newest mapping that has an address.
+    fn map_of(&self, at: u64) -> Option<Rc<Map>> {
+        let found = self.maps.iter().rev().find(|map| map.range.contains(&at));
+        found.cloned()
+    }
+
+    /// Returns what is known of the code at an address, or of that to which a call has returned.
+    fn code(&mut self, at: u64, returned: bool, shared: &mut Shared) -> Rc<Code> {
+        if let Some(known) = self.codes.get(&(at, returned)) {
+            return known.clone();
+        }
+        let within = at.wrapping_sub(returned.into());
+        let mut map = self.map_of(within);
+        if map.is_none() && self.look_again() {
+            map = self.map_of(within);
+        }
+        let code = Rc::new(self.code_in(map.as_deref(), at, returned, shared));
+        if self.codes.len() >= MOST_CODES {
+            self.codes.clear();
+        }
+        self.codes.insert((at, returned), code.clone());
+        code
+    }
+
+    fn code_in(&mut self, map: Option<&Map>, at: u64, returned: bool, shared: &mut Shared) -> Code {
+        let (mut distance, mut may_return_here) = (u64::from(returned), true);
+        let mut rule = map.map(|_| shared.likely.clone());
+        let opened = map.and_then(|map| shared.files.open(map));
+        if let (Some(map), Some(opened)) = (map, opened) {
+            let offset = (at - map.range.start).wrapping_add(map.offset);
+            let vaddr = match &opened.image {
+                Some(image) => image.code_vaddr_of_offset(map.offset).map(|v| v.0),
+                None => Some(map.offset),
+            };
+            if let Some(vaddr) = vaddr {
+                let vaddr = vaddr.wrapping_add(at - map.range.start);
+                rule = opened.rule(vaddr, offset, returned).or(rule);
+                if returned {
+                    let call = opened.call_before(vaddr, offset);
+                    may_return_here = call.is_some();
+                    distance = call.unwrap_or(1);
+                }
+            }
+        }
+        let at = self
+            .modules(shared)
+            .place(TargetPc(at.wrapping_sub(distance)));
+        self.met(at);
+        Code {
+            at,
+            rule,
+            may_return_here,
+        }
+    }
+
+    /// The path of a sample: its frames in the kernel, of which nobody but its caller knows, and the program's.
+    fn path(&mut self, sample: &Sample, kernel: Vec<Place>, weight: f64, shared: &mut Shared) {
+        let mut path = match &sample.stack {
+            Some(stack) => walk(stack, |at, returned| self.code(at, returned, shared)),
+            // The kernel's own threads.
+            None if sample.user.is_none() && !kernel.is_empty() => Path::default(),
+            // Code of 32 bits.
+            None => {
+                let at = self
+                    .code(sample.user.unwrap_or(sample.pc), false, shared)
+                    .at;
+                let frames = vec![at];
+                Path {
+                    frames,
+                    ..Path::default()
+                }
+                .broken()
+            }
+        };
+        path.frames.splice(0..0, kernel);
+        let frames = path.frames.iter().rev().map(|at| Frame {
+            at: *at,
+            call: None,
+        });
+        let weight = Weight {
+            times: 1,
+            own: weight as u64,
+        };
+        if !self.paths.add_stack(frames, weight) {
+            path.lost.folded += 1;
+        }
+        self.paths.lost.add(path.lost);
+    }
+
+    /// The name of its first thread.
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
     }
 
     /// Its number.
@@ -167,12 +305,17 @@ impl Process {
         self.asked();
         self.thread(sample, weight);
         let pc = sample.pc;
+        if shared.stacks {
+            self.path(sample, Vec::new(), weight, shared);
+        }
         let place = self.modules(shared).place(TargetPc(pc)).word();
+        self.met(Place::from_word(place));
         let Self { found, maps, .. } = self;
         let map = || maps.iter().rev().find(|map| map.range.contains(&pc));
         let is_known = place >> 48 != 0 || map().is_some();
         let found = found.entry(place).or_insert_with(|| {
-            let bytes = map().and_then(|map| shared.files.instruction(map, pc));
+            let map = map().filter(|_| shared.operands);
+            let bytes = map.and_then(|map| shared.files.instruction(map, pc));
             let reads = bytes.and_then(|bytes| reads(&bytes, &mut shared.infos));
             Found::of(reads)
         });
@@ -180,12 +323,13 @@ impl Process {
         (found.is_decoded(), is_known)
     }
 
-    /// A sample of the kernel's, at a distance from the first address of a module of its; `bytes`: those of its instruction.
+    /// A sample of the kernel's. `frames`: it and its callers in the kernel, each at a distance from the first address of a module of its.
+    /// `bytes`: those of its instruction.
     pub(super) fn in_kernel(
         &mut self,
         sample: &Sample,
         weight: f64,
-        (module, vaddr): (&str, u64),
+        frames: &[(&str, u64)],
         bytes: impl FnOnce() -> Option<Vec<u8>>,
         shared: &mut Shared,
     ) -> bool {
@@ -195,6 +339,24 @@ impl Process {
             let from = self.modules(shared).place(TargetPc(user)).word();
             self.entered.entry(from).or_default().add(weight);
         }
+        let frames: Vec<Place> = (frames.iter())
+            .map(|(module, vaddr)| self.kernel_place(module, *vaddr, shared))
+            .collect();
+        let Some(place) = frames.first().map(|place| place.word()) else {
+            return false;
+        };
+        if shared.stacks {
+            self.path(sample, frames, weight, shared);
+        }
+        let found = self.found.entry(place).or_insert_with(|| {
+            let bytes = bytes().filter(|_| shared.operands);
+            Found::of(bytes.and_then(|bytes| reads(&bytes, &mut shared.infos)))
+        });
+        found.add(weight, sample.registers.as_ref());
+        found.is_decoded()
+    }
+
+    fn kernel_place(&mut self, module: &str, vaddr: u64, shared: &mut Shared) -> Place {
         let number = match self.others.get(module) {
             Some(number) => *number,
             None => {
@@ -203,12 +365,35 @@ impl Process {
                 number
             }
         };
-        let place = Place::new(number, Vaddr(vaddr)).word();
-        let found = self.found.entry(place).or_insert_with(|| {
-            Found::of(bytes().and_then(|bytes| reads(&bytes, &mut shared.infos)))
-        });
-        found.add(weight, sample.registers.as_ref());
-        found.is_decoded()
+        Place::new(number, Vaddr(vaddr))
+    }
+
+    /// Looks for the names of code that it has made, if it has some.
+    pub(super) fn look_for_names(&mut self) {
+        if let Some(compiled) = &mut self.compiled {
+            compiled.look();
+        }
+    }
+
+    /// A place was met: in code that it has made, names are of use.
+    fn met(&mut self, place: Place) {
+        if place.module() == ModuleId::ANON && self.compiled.is_none() {
+            self.compiled = Some(Compiled::of(self.pid));
+            self.look_for_names();
+        }
+    }
+
+    /// The functions of code that it has made, as far as samples have met them.
+    fn functions(&mut self) -> Vec<Function> {
+        let Some(compiled) = self.compiled.take() else {
+            return Vec::new();
+        };
+        let sampled = self.found.keys().map(|word| Place::from_word(*word));
+        let paths = self.paths.nodes().iter().map(|node| node.frame.at);
+        let met = sampled.chain(paths);
+        let met = met.filter(|place| place.module() == ModuleId::ANON);
+        let met: BTreeSet<u64> = met.map(|place| place.vaddr().0).collect();
+        compiled.functions(&met)
     }
 
     fn thread(&mut self, sample: &Sample, weight: f64) {
@@ -237,11 +422,25 @@ impl Process {
         });
     }
 
-    /// Returns its profile, if a sample found it. `exec`: it goes on as another program.
-    pub(super) fn profile(self, exec: bool, kernel_build_id: &[u8]) -> Option<Profile> {
+    /// Returns its profile so far, if a sample found it. Its counts begin anew.
+    pub(super) fn taken(&mut self, kernel_build_id: &[u8]) -> Option<Profile> {
         if self.found.is_empty() {
             return None;
         }
+        // Numbers of modules, and what depends on them, belong to a profile.
+        let goes_on = Self {
+            parent: self.parent,
+            ..self.forked(self.pid)
+        };
+        std::mem::replace(self, goes_on).profile(false, kernel_build_id)
+    }
+
+    /// Returns its profile, if a sample found it. `exec`: it goes on as another program.
+    pub(super) fn profile(mut self, exec: bool, kernel_build_id: &[u8]) -> Option<Profile> {
+        if self.found.is_empty() {
+            return None;
+        }
+        let compiled = self.functions();
         let mut modules = self.modules.map_or_else(Vec::new, |modules| modules.list);
         for number in self.others.values().filter(|n| **n != ModuleId::ANON) {
             modules[usize::from(number.0)].build_id = kernel_build_id.to_vec();
@@ -266,6 +465,11 @@ impl Process {
             command,
             compressor: "samples".into(),
             modules,
+            compiled,
+            call_trees: match self.paths.nodes().is_empty() {
+                true => Vec::new(),
+                false => vec![self.paths],
+            },
             samples: Some(Samples {
                 machine: None,
                 places: places.collect(),
@@ -336,6 +540,9 @@ mod tests {
             images: Images::default(),
             files: Files::new(),
             infos: InstructionInfoFactory::new(),
+            operands: true,
+            stacks: false,
+            likely: Rc::new(Rule::frame_pointer()),
         }
     }
 
@@ -351,6 +558,8 @@ mod tests {
             cpu: 0,
             user: None,
             registers: Some(registers),
+            kernel: Vec::new(),
+            stack: None,
         }
     }
 
@@ -361,11 +570,13 @@ mod tests {
         let bytes = || Some(vec![0x8b, 0x43, 0x08]);
         for n in 0..10 {
             let here = sample(Mode::Kernel, 0xffff_ffff_8100_0040, 0x1000 + n % 2);
-            let decoded = process.in_kernel(&here, 1e6, ("[kernel]", 0x40), bytes, &mut shared());
+            let decoded =
+                process.in_kernel(&here, 1e6, &[("[kernel]", 0x40)], bytes, &mut shared());
             assert!(decoded);
             let other = sample(Mode::Kernel, 0xffff_ffff_8100_0080, 5);
             let none = || None;
-            let decoded = process.in_kernel(&other, 1e6, ("[kernel]", 0x80), none, &mut shared());
+            let decoded =
+                process.in_kernel(&other, 1e6, &[("[kernel]", 0x80)], none, &mut shared());
             assert!(!decoded);
         }
         let profile = process.profile(false, b"id").expect("found");

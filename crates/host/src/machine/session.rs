@@ -2,11 +2,13 @@
 // A descriptor of a process is in no library that we have.
 #![allow(unsafe_code)]
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use iced_x86::InstructionInfoFactory;
@@ -15,9 +17,11 @@ use nix::time::{ClockId, clock_gettime};
 use trommel_compress::random::SplitMix64;
 use trommel_profile::samples::{Function, Machine, Samples};
 use trommel_profile::{Module, Origin, Profile};
+use trommel_symbol::unwind::Rule;
 use trommel_symbol::{Core, KERNEL, Kernel, kernel_build_id};
 use trommel_tuple::ModuleId;
 
+use super::clocks::{Clocks, Source};
 use super::control::Control;
 use super::deferred::lets_interrupts_come;
 use super::ended::Ended;
@@ -26,31 +30,16 @@ use super::found::Draws;
 use super::operands;
 use super::permission::{CORE, read_kernel};
 use super::processes::{Process, Shared};
+use super::running::Running;
+use super::{Every, Subject};
 use crate::channel::modules::Images;
 use crate::kernel::interrupt::Guard;
-use crate::kernel::perf::Clock;
 use crate::kernel::perf::records::{Mode, Record, Records, Sample, What};
-use crate::kernel::perf::ring::{PAGE, Ring};
 
 /// From one reading of the rings to the next.
 const OFTEN: Duration = Duration::from_millis(100);
-/// Pages of a ring where nothing is said: users may have a little more.
-pub(super) const PAGES: usize = 128;
-/// Samples that a ring of the usual size surely has room for.
-const ROOM: usize = PAGES * PAGE / 2 / RECORD;
-/// Bytes of a sample's record.
-const RECORD: usize = 192;
 /// Longest time from that of a record until it is in a ring.
 const SETTLED: Duration = Duration::from_millis(10);
-/// The kernel's number of processes that have none here: in other namespaces, or gone.
-const NOBODY: u32 = u32::MAX;
-
-/// Samples of a processor.
-pub(super) struct Source {
-    pub(super) cpu: u32,
-    pub(super) clock: Clock,
-    pub(super) ring: Ring,
-}
 
 /// Nanoseconds of the clock that records have.
 pub(super) fn now() -> u64 {
@@ -73,81 +62,108 @@ pub(super) fn period(rate: f64, random: &mut SplitMix64) -> u64 {
 
 /// A recording while it goes on.
 pub(super) struct Session {
+    subject: Subject,
     sources: Vec<Source>,
+    /// Samples that a ring surely has room for.
+    room: usize,
     control: Control,
     toll: Duration,
     random: SplitMix64,
     began: Instant,
     cpu: Duration,
+    /// The same when the profiles were taken last, and samples before that.
+    since: (Instant, Duration),
+    taken: u64,
     /// Periods with the times from which on they hold; the last two are of use.
     periods: Vec<(u64, u64)>,
     held: Vec<Record>,
     bytes: Vec<u8>,
     machine: Machine,
     of_processors: BTreeMap<u32, Draws>,
-    kernel: Option<Kernel>,
+    /// Read for a program when the first sample is the kernel's: there are many functions.
+    kernel: LazyCell<Option<Kernel>>,
     core: Option<Core>,
     build_id: Vec<u8>,
     /// Functions that were met, by their address.
     met: HashMap<u64, Function>,
     shared: Shared,
-    running: HashMap<u32, Process>,
-    /// Samples of which no process is known.
-    nobody: Process,
+    running: Running,
     ended: Ended,
 }
 
 impl Session {
     pub(super) fn new(
-        sources: Vec<Source>,
+        clocks: Clocks,
         control: Control,
-        toll: Duration,
-        period: u64,
+        (toll, period): (Duration, u64),
         random: SplitMix64,
     ) -> Self {
-        let kernel = read_kernel();
-        let core = Core::open(Path::new(CORE));
+        let Clocks {
+            subject,
+            sources,
+            room,
+            stacks,
+            kernel,
+        } = clocks;
+        let operands = subject == Subject::Machine;
         let mut missing = Vec::new();
-        if kernel.is_none() {
+        let core = match operands {
+            true => Core::open(Path::new(CORE))
+                .map_err(|error| {
+                    missing.push(format!(
+                        "operands and code of the kernel: {CORE}: {error} (CONFIG_PROC_KCORE, CAP_SYS_RAWIO, lockdown)"
+                    ));
+                })
+                .ok(),
+            false => None,
+        };
+        if !kernel {
             missing.push(
-                "functions of the kernel: /proc/kallsyms has no addresses (kernel.kptr_restrict, or CAP_SYSLOG is missing)"
+                "time in the kernel: it needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less"
                     .to_owned(),
             );
         }
-        if let Err(error) = &core {
-            missing.push(format!(
-                "operands and code of the kernel: {CORE}: {error} (CONFIG_PROC_KCORE, CAP_SYS_RAWIO, lockdown)"
-            ));
+        let kernel_functions: LazyCell<Option<Kernel>> = LazyCell::new(read_kernel);
+        if subject == Subject::Machine {
+            // Surely needed, and records wait meanwhile once the clocks run.
+            LazyCell::force(&kernel_functions);
         }
         let of_processors = sources.iter().map(|s| (s.cpu, Draws::default())).collect();
         let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
         Self {
+            subject,
             sources,
+            room,
             random,
             began: Instant::now(),
             cpu: Duration::ZERO,
+            since: (Instant::now(), Duration::ZERO),
+            taken: 0,
             periods: vec![(0, period)],
             held: Vec::new(),
             bytes: Vec::new(),
             machine: Machine {
                 toll: toll.as_nanos() as u64,
                 missing,
+                of_processes: subject != Subject::Machine,
                 ..Machine::default()
             },
             control,
             toll,
             of_processors,
-            kernel,
-            core: core.ok(),
+            kernel: kernel_functions,
+            core,
             build_id: kernel_build_id(&notes),
             met: HashMap::new(),
             shared: Shared {
                 images: Images::default(),
                 files: Files::new(),
                 infos: InstructionInfoFactory::new(),
+                operands,
+                stacks,
+                likely: Rc::new(Rule::frame_pointer()),
             },
-            running: HashMap::new(),
-            nobody: Process::default(),
+            running: Running::default(),
             ended: Ended::default(),
         }
     }
@@ -155,15 +171,21 @@ impl Session {
     /// Samples are taken from now on; what runs already is looked up.
     pub(super) fn begin(&mut self) {
         (self.began, self.cpu) = (Instant::now(), own_cpu());
-        self.sources.iter().for_each(|source| source.clock.enable());
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let pid = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            if let Some(pid) = pid {
-                self.running.insert(pid, Process::found_running(pid));
-            }
+        self.since = (self.began, self.cpu);
+        let found: Vec<u32> = match self.subject {
+            // Its clocks begin when it is executed.
+            Subject::Program => return,
+            Subject::Process(pid) => vec![pid as u32],
+            Subject::Machine => fs::read_dir("/proc")
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+                .collect(),
+        };
+        self.sources.iter().for_each(Source::enable);
+        for pid in found {
+            self.running.process(pid);
         }
     }
 
@@ -173,14 +195,19 @@ impl Session {
         mut child: Option<&mut Child>,
         duration: Option<Duration>,
         guard: &Guard,
+        mut every: Option<Every<'_>>,
     ) -> Option<ExitStatus> {
-        let watched = child.as_ref().and_then(|child| watch(child.id()));
+        let watched = match (&child, self.subject) {
+            (Some(child), _) => watch(child.id()),
+            (None, Subject::Process(pid)) => watch(pid as u32),
+            (None, _) => None,
+        };
         let mut ended = None;
         loop {
             let left = duration.map(|all| all.saturating_sub(self.began.elapsed()));
-            let full = Duration::from_secs_f64(ROOM as f64 / self.control.rate().max(1.0));
+            let full = Duration::from_secs_f64(self.room as f64 / self.control.rate().max(1.0));
             let pause = OFTEN.min(full).min(left.unwrap_or(OFTEN));
-            wait(watched.as_ref(), pause);
+            let is_gone = wait(watched.as_ref(), pause);
             self.read(false);
             if let Some(child) = &mut child
                 && let Ok(Some(status)) = child.try_wait()
@@ -189,25 +216,35 @@ impl Session {
                 ended = Some(status);
             }
             let is_over = duration.is_some_and(|all| self.began.elapsed() >= all);
-            let is_done = ended.is_some() || child.is_none() && guard.asked();
+            let is_done = ended.is_some() || child.is_none() && (is_gone || guard.asked());
             if is_over || is_done {
                 return ended;
             }
             self.pace();
+            if let Some(every) = &mut every
+                && self.since.0.elapsed() >= every.length
+            {
+                let profiles = self.take();
+                (every.give)(profiles);
+            }
         }
     }
 
     /// The account, and the next period.
     fn pace(&mut self) {
-        let samples = self.toll.mul_f64(self.machine.taken as f64);
+        let taken = self.taken + self.machine.taken;
+        let samples = self.toll.mul_f64(taken as f64);
         let paid = own_cpu().saturating_sub(self.cpu) + samples;
-        self.control
-            .look(self.began.elapsed(), paid, self.machine.taken);
+        self.control.look(self.began.elapsed(), paid, taken);
+        // Clocks that processes have inherited keep their periods.
+        if self.subject != Subject::Machine {
+            return;
+        }
         let period = period(self.control.rate(), &mut self.random);
         let all = Duration::from_nanos(period);
         self.sources
             .iter()
-            .for_each(|source| source.clock.set_period(all));
+            .for_each(|source| source.set_period(all));
         self.periods.push((now(), period));
     }
 
@@ -217,7 +254,10 @@ impl Session {
         for source in &self.sources {
             self.bytes.clear();
             source.ring.take(&mut self.bytes);
-            self.held.extend(Records::new(&self.bytes));
+            self.held.extend(match self.shared.stacks {
+                true => Records::with_stacks(&self.bytes),
+                false => Records::new(&self.bytes),
+            });
         }
         // In this order on one processor, and by their times on several.
         self.held.sort_by_key(|record| record.time);
@@ -230,6 +270,9 @@ impl Session {
         let rest = held.split_off(count);
         held.into_iter().for_each(|record| self.record(record));
         self.held = rest;
+        for process in self.running.read() {
+            self.keep(process, false);
+        }
         let of_use = self.periods.partition_point(|(from, _)| *from <= settled);
         self.periods.drain(..of_use.saturating_sub(1));
     }
@@ -237,14 +280,14 @@ impl Session {
     fn record(&mut self, record: Record) {
         match record.what {
             What::Sample(sample) => self.sample(&sample),
-            What::Map(map) => self.process(map.pid).maps(map),
+            What::Map(map) => self.running.process(map.pid).maps(map),
             What::Name {
                 pid,
                 tid,
                 name,
                 by_exec,
             } => {
-                let process = self.process(pid);
+                let process = self.running.process(pid);
                 match by_exec {
                     true => {
                         let before = process.executes(name);
@@ -254,28 +297,17 @@ impl Session {
                 }
             }
             What::Fork { pid, parent } if pid != parent => {
-                let child = self.process(parent).forked(pid);
-                if let Some(before) = self.running.insert(pid, child) {
+                let child = self.running.process(parent).forked(pid);
+                for before in self.running.begins(pid, child) {
                     self.keep(before, false);
                 }
             }
-            What::Exit { pid, tid } if pid == tid => {
-                // Should other threads go on, they are another process of the recording.
-                if let Some(process) = self.running.remove(&pid) {
-                    self.keep(process, false);
-                }
-            }
+            // Should other threads go on for long, they are another process of the recording.
+            What::Exit { pid, tid } if pid == tid => self.running.ends(pid),
             What::Lost(records) => self.machine.lost += records,
             What::Throttled => self.machine.throttled += 1,
             What::Fork { .. } | What::Exit { .. } | What::Other => {}
         }
-    }
-
-    fn process(&mut self, pid: u32) -> &mut Process {
-        if pid == 0 || pid == NOBODY {
-            return &mut self.nobody;
-        }
-        (self.running.entry(pid)).or_insert_with(|| Process::found_running(pid))
     }
 
     fn keep(&mut self, process: Process, exec: bool) {
@@ -286,10 +318,10 @@ impl Session {
     }
 
     fn sample(&mut self, sample: &Sample) {
-        let behind = self
+        let after = self
             .periods
             .partition_point(|(from, _)| *from <= sample.time);
-        let weight = self.periods[behind.saturating_sub(1)].1 as f64;
+        let weight = self.periods[after.saturating_sub(1)].1 as f64;
         self.machine.taken += 1;
         self.of_processors
             .entry(sample.cpu)
@@ -298,10 +330,7 @@ impl Session {
         if sample.mode == Mode::Kernel {
             return self.in_kernel(sample, weight);
         }
-        let process = match sample.pid {
-            0 | NOBODY => &mut self.nobody,
-            pid => (self.running.entry(pid)).or_insert_with(|| Process::found_running(pid)),
-        };
+        let process = self.running.process(sample.pid);
         let (decoded, known) = process.in_program(sample, weight, &mut self.shared);
         self.machine.decoded += u64::from(decoded);
         self.machine.unknown += u64::from(!known);
@@ -309,16 +338,27 @@ impl Session {
 
     fn in_kernel(&mut self, sample: &Sample, weight: f64) {
         self.machine.kernel += 1;
-        let found = self.kernel.as_ref().and_then(|k| k.find(sample.pc));
-        let at = match &found {
-            Some(function) => (function.module, sample.pc - function.base),
-            // By its address, as far as a place has room for it.
-            None => (KERNEL, sample.pc),
-        };
-        let core = &self.core;
-        let met = found.map(|function| {
-            self.machine.deferred += u64::from(lets_interrupts_come(function.name));
-            &*self.met.entry(function.start).or_insert_with(|| Function {
+        let Self {
+            core, kernel, met, ..
+        } = self;
+        let kernel = kernel.as_ref();
+        // The callers wait at calls, which are before these addresses.
+        let callers = sample
+            .kernel
+            .iter()
+            .skip(1)
+            .map(|address| address.wrapping_sub(1));
+        let mut frames = Vec::with_capacity(1 + sample.kernel.len());
+        for (n, address) in std::iter::once(sample.pc).chain(callers).enumerate() {
+            let Some(function) = kernel.and_then(|kernel| kernel.find(address)) else {
+                // By its address, as far as a place has room for it.
+                frames.push((KERNEL, address));
+                continue;
+            };
+            if n == 0 {
+                self.machine.deferred += u64::from(lets_interrupts_come(function.name));
+            }
+            met.entry(function.start).or_insert_with(|| Function {
                 module: function.module.into(),
                 start: function.start - function.base,
                 size: function.end - function.start,
@@ -326,60 +366,45 @@ impl Session {
                 code: (core.as_ref())
                     .and_then(|core| core.read(function.start..function.end))
                     .unwrap_or_default(),
-            })
-        });
+            });
+            frames.push((function.module, address - function.base));
+        }
+        let innermost = kernel.and_then(|kernel| kernel.find(sample.pc));
+        let met = innermost.and_then(|function| met.get(&function.start));
         let bytes = || {
             let met = met.filter(|met| !met.code.is_empty())?;
-            let within = usize::try_from(at.1.checked_sub(met.start)?).ok()?;
+            let within = usize::try_from(frames.first()?.1.checked_sub(met.start)?).ok()?;
             let code = met.code.get(within..)?;
             Some(code[..code.len().min(operands::LONGEST)].to_vec())
         };
-        let process = match sample.pid {
-            0 | NOBODY => &mut self.nobody,
-            pid => (self.running.entry(pid)).or_insert_with(|| Process::found_running(pid)),
-        };
-        let decoded = process.in_kernel(sample, weight, at, bytes, &mut self.shared);
+        let process = self.running.process(sample.pid);
+        let decoded = process.in_kernel(sample, weight, &frames, bytes, &mut self.shared);
         self.machine.decoded += u64::from(decoded);
     }
 
     /// Stops the clocks; the profiles, that of the machine first.
     pub(super) fn end(mut self) -> Vec<Profile> {
-        self.sources
-            .iter()
-            .for_each(|source| source.clock.disable());
-        let wall = self.began.elapsed();
+        self.sources.iter().for_each(Source::disable);
         self.read(true);
-        let mut running: Vec<Process> = self.running.drain().map(|(_, process)| process).collect();
-        running.sort_by_key(Process::pid);
-        for process in running {
-            self.keep(process, false);
-        }
-        let host = own_cpu().saturating_sub(self.cpu);
-        let of_processors = self.of_processors.into_iter();
-        let mut functions: Vec<Function> = self.met.into_values().collect();
-        functions.sort_by(|a, b| (&a.module, a.start).cmp(&(&b.module, b.start)));
-        let machine = Machine {
-            budget: self.control.budget(),
-            rate: self.control.rate(),
-            wall: wall.as_nanos() as u64,
-            host: host.as_nanos() as u64,
-            processors: of_processors
-                .map(|(n, draws)| (n, draws.sampled()))
-                .collect(),
-            functions,
-            ..self.machine
-        };
-        let mut first = (self.nobody)
-            .profile(false, &self.build_id)
-            .unwrap_or_else(|| Profile {
-                compressor: "samples".into(),
-                modules: vec![Module {
-                    id: ModuleId::ANON,
-                    path: b"[anon]".to_vec(),
-                    ..Module::default()
-                }],
-                ..Profile::default()
-            });
+        self.take()
+    }
+
+    /// Returns the profiles since the last time, that of the machine first. What runs goes on.
+    fn take(&mut self) -> Vec<Profile> {
+        let (taken, nobody) = self.running.taken(&self.build_id);
+        taken
+            .into_iter()
+            .for_each(|profile| self.ended.add(profile));
+        let machine = self.take_machine();
+        let mut first = nobody.unwrap_or_else(|| Profile {
+            compressor: "samples".into(),
+            modules: vec![Module {
+                id: ModuleId::ANON,
+                path: b"[anon]".to_vec(),
+                ..Module::default()
+            }],
+            ..Profile::default()
+        });
         first.origin = Origin::default();
         first.command.clear();
         first.run.wall = machine.wall;
@@ -387,7 +412,46 @@ impl Session {
         let busy = machine.processors.values().map(|p| p.executions);
         first.run.target_cpu = busy.sum::<f64>() as u64;
         first.samples.get_or_insert_with(Samples::default).machine = Some(machine);
-        self.ended.behind(first)
+        std::mem::take(&mut self.ended).after(first)
+    }
+
+    /// Returns the facts of the machine since the last time.
+    fn take_machine(&mut self) -> Machine {
+        let (since, cpu) = std::mem::replace(&mut self.since, (Instant::now(), own_cpu()));
+        let goes_on = Machine {
+            toll: self.machine.toll,
+            missing: self.machine.missing.clone(),
+            of_processes: self.machine.of_processes,
+            ..Machine::default()
+        };
+        let mut machine = std::mem::replace(&mut self.machine, goes_on);
+        self.taken += machine.taken;
+        if (self.subject == Subject::Machine || machine.kernel > 0) && self.kernel.is_none() {
+            machine.missing.insert(
+                0,
+                "functions of the kernel: /proc/kallsyms has no addresses (kernel.kptr_restrict, or CAP_SYSLOG is missing)"
+                    .to_owned(),
+            );
+        }
+        let none = self
+            .of_processors
+            .keys()
+            .map(|cpu| (*cpu, Draws::default()));
+        let none: BTreeMap<u32, Draws> = none.collect();
+        let of_processors = std::mem::replace(&mut self.of_processors, none);
+        let mut functions: Vec<Function> = self.met.values().cloned().collect();
+        functions.sort_by(|a, b| (&a.module, a.start).cmp(&(&b.module, b.start)));
+        Machine {
+            budget: self.control.budget(),
+            rate: self.control.rate(),
+            wall: since.elapsed().as_nanos() as u64,
+            host: own_cpu().saturating_sub(cpu).as_nanos() as u64,
+            processors: (of_processors.into_iter())
+                .map(|(n, draws)| (n, draws.sampled()))
+                .collect(),
+            functions,
+            ..machine
+        }
     }
 }
 
@@ -399,12 +463,12 @@ fn watch(pid: u32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// For so long, or until what is watched has ended.
-fn wait(watched: Option<&OwnedFd>, pause: Duration) {
+/// For so long, or until what is watched has ended. Returns true if it has.
+fn wait(watched: Option<&OwnedFd>, pause: Duration) -> bool {
     let mut watched: Vec<PollFd<'_>> = (watched.iter())
         .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
         .collect();
     let timeout = PollTimeout::try_from(pause.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
     // An interrupt ends the pause as well.
-    let _ = poll(&mut watched, timeout);
+    poll(&mut watched, timeout).is_ok_and(|ready| ready > 0)
 }

@@ -15,6 +15,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use crate::channel::image;
+use crate::kernel::limits::Limits;
 use crate::ptrace::landing::Landing;
 use crate::ptrace::tracee::other;
 
@@ -38,6 +39,7 @@ struct StartArgs {
     kept_path: u64,
     kept_device: u64,
     kept_inode: u64,
+    limits: Limits,
 }
 
 impl StartArgs {
@@ -59,6 +61,7 @@ impl StartArgs {
             self.kept_inode,
         ]
         .iter()
+        .chain(self.limits.0.iter().flatten())
         .flat_map(|w| w.to_le_bytes())
         .collect()
     }
@@ -82,6 +85,8 @@ pub(crate) struct Start {
     pub(crate) kept_file: i32,
     /// Device and inode of such an image whose path follows the arguments.
     pub(crate) kept_is: Option<(u64, u64)>,
+    /// The program's own limits.
+    pub(crate) limits: Limits,
 }
 
 impl Start {
@@ -107,6 +112,7 @@ impl Start {
             kept_path: self.kept_is.map_or(0, |_| args_at + bytes),
             kept_device,
             kept_inode,
+            limits: self.limits,
         }
         .bytes();
         (args, args_at)
@@ -178,6 +184,7 @@ pub fn inject(
         threads: 0,
         kept_file: kept.unwrap_or(-1),
         kept_is: by_path.as_ref().map(|kept| kept.is),
+        limits: landing.limits(),
     };
     let (args, args_at) = start.place(base);
     write(pid, &args, args_at)?;

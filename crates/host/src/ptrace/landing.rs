@@ -32,6 +32,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use crate::channel::image;
+use crate::kernel::limits::Limits;
 use crate::kernel::maps::mappings;
 use crate::ptrace::tracee::other;
 
@@ -242,6 +243,10 @@ pub struct Landing {
     memory: File,
     /// The file that the image is mapped from, if it is not written.
     image: Option<ImageFile>,
+    /// The program's own limits. The kernel's are higher until the runtime has started.
+    limits: Limits,
+    /// The runtime was started.
+    left: bool,
 }
 
 /// File and memory that a process at the mark has.
@@ -255,11 +260,17 @@ pub struct Taken {
 
 impl Landing {
     /// Leads `pid` to the landing, which is stopped after its `exec`; it runs when it is let. It makes the file that it
-    /// shares with us, or has inherited one as descriptor `file`. Without `image` the image is to be written.
+    /// shares with us, or has inherited one as descriptor `file`. Without `image` the image is to be written. `reported`: limits that the
+    /// program before had, by its own account.
     ///
     /// # Errors
     /// Why it cannot be. It was not changed then, and nor is it when we are killed.
-    pub fn begin(pid: Pid, file: Option<i32>, image: Option<ImageFile>) -> io::Result<Self> {
+    pub fn begin(
+        pid: Pid,
+        file: Option<i32>,
+        image: Option<ImageFile>,
+        reported: Option<Limits>,
+    ) -> io::Result<Self> {
         const CODE_SEGMENT_64: u64 = 0x33;
         let app = ptrace::getregs(pid).map_err(other)?;
         if app.cs != CODE_SEGMENT_64 {
@@ -269,6 +280,8 @@ impl Landing {
         let room = told(&vector, libc::AT_SYSINFO_EHDR).zip(room());
         let (vdso, room) = room.ok_or_else(|| io::Error::other("the vDSO has no room after it"))?;
         let entry = told(&vector, libc::AT_ENTRY).filter(|&at| at != app.rip);
+        let kernel = Limits::of(pid)?;
+        let limits = reported.map_or(kernel, |limits| limits.within(&kernel));
         let landing = Self {
             pid,
             app,
@@ -279,7 +292,10 @@ impl Landing {
                 .write(true)
                 .open(format!("/proc/{pid}/mem"))?,
             image,
+            limits,
+            left: false,
         };
+        limits.make_room(pid)?;
         let mut code = code().to_vec();
         let data = offset(&raw const trommel_landing_data);
         let file = i64::from(file.unwrap_or(-1)) as u64;
@@ -334,6 +350,11 @@ impl Landing {
         self.pid
     }
 
+    /// The program's own limits.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Returns whether the process, stopped, is at the mark.
     pub fn is_at_mark(&self, signal: i32) -> bool {
         let marked = self.at + offset(&raw const trommel_landing_marked) as u64;
@@ -368,6 +389,11 @@ impl Landing {
             return Ok(None);
         }
         match [regs.r12, regs.r13].into_iter().find(|&r| refused(r)) {
+            Some(error) if error == regs.r13 && error as i64 == -i64::from(libc::EACCES) => {
+                Err(io::Error::other(
+                    "it may map no memory that is writable and executable: PR_SET_MDWE, or a sandbox",
+                ))
+            }
             Some(error) => Err(io::Error::from_raw_os_error(-(error as i64) as i32)),
             None => Ok(Some(Taken {
                 file: regs.r12 as i32,
@@ -380,12 +406,21 @@ impl Landing {
     ///
     /// # Errors
     /// What the system says; then it goes to the program when it is let run.
-    pub fn finish(self, pc: u64, argument: u64) -> io::Result<()> {
+    pub fn finish(mut self, pc: u64, argument: u64) -> io::Result<()> {
         set_mask(self.pid, self.mask)?;
         self.lead_to(pc, argument, argument)?;
         // Nobody looks there, but as it was found is best.
         let _ = self.write(&vec![0; code().len()], self.at);
+        self.left = true;
         ptrace::detach(self.pid, None).map_err(other)
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if !self.left {
+            self.limits.restore(self.pid);
+        }
     }
 }
 
@@ -440,10 +475,10 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_mark_it_comes_to_the_program_as_the_kernel_starts_it() {
+    fn after_the_mark_it_comes_to_the_program_as_the_kernel_starts_it() {
         let (child, pid) = executed(&["/bin/true"]);
         let before = ptrace::getregs(pid).expect("stopped");
-        let landing = Landing::begin(pid, None, None).expect("there is room");
+        let landing = Landing::begin(pid, None, None, None).expect("there is room");
         let (mut signal, mut marks) = (None, 0);
         while ptrace::getregs(pid).expect("stopped").rip != before.rip {
             signal = step(pid, signal);
@@ -470,7 +505,7 @@ mod tests {
         for n in 0..80 {
             for words in looks {
                 let (child, pid) = executed(words);
-                let begun = Landing::begin(pid, None, None).expect("there is room");
+                let begun = Landing::begin(pid, None, None, None).expect("there is room");
                 let mut signal = None;
                 for _ in 0..n {
                     signal = step(pid, signal);
@@ -492,7 +527,7 @@ mod tests {
     #[test]
     fn both_ways_of_writing_lead_there() {
         let (child, pid) = executed(&["/bin/true"]);
-        let landing = Landing::begin(pid, None, None).expect("there is room");
+        let landing = Landing::begin(pid, None, None, None).expect("there is room");
         let read = |at: u64| ptrace::read(pid, at as ptrace::AddressType).expect("stopped");
         let words = code().len() as u64 / 8;
         let written: Vec<_> = (0..words).map(|n| read(landing.at + 8 * n)).collect();
@@ -512,7 +547,7 @@ mod tests {
     fn at_the_mark_it_has_what_it_needs() {
         let (mut child, pid) = executed(&["/bin/true"]);
         let image = ImageFile { fd: 99, offset: 0 };
-        let mut landing = Landing::begin(pid, None, Some(image)).expect("there is room");
+        let mut landing = Landing::begin(pid, None, Some(image), None).expect("there is room");
         let to_mark = || {
             ptrace::cont(pid, None).expect("stopped");
             let stopped = waitpid(pid, None).expect("a child");

@@ -298,7 +298,8 @@ fn take_over(
         return Err(LaunchFailure::NotNative);
     }
     const PUTTING: &str = "putting the runtime into the program";
-    let mut landing = Landing::begin(child, Some(files.0), image_file).map_err(system(PUTTING))?;
+    let mut landing =
+        Landing::begin(child, Some(files.0), image_file, None).map_err(system(PUTTING))?;
     loop {
         ptrace::cont(child, None).map_err(|e| system("starting the program")(e.into()))?;
         wait_for(child, |signal| landing.is_at_mark(signal as i32))?;

@@ -21,11 +21,13 @@
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
+mod interrupted;
+mod loan;
+mod stops;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::zeroed;
 use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
@@ -33,13 +35,13 @@ use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
-use crate::kernel::maps::{Mapping, mappings};
-use crate::ptrace::ended::Ended;
+pub use interrupted::make_again;
+pub use loan::Loan;
+pub use stops::reaped;
+use stops::{Event, interrupt, wait, wait_for_stop};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const ALL_BUT_TRAP: u64 = !(1 << (libc::SIGTRAP - 1));
 
 pub(crate) fn other(e: nix::Error) -> io::Error {
     io::Error::from_raw_os_error(e as i32)
@@ -60,66 +62,6 @@ pub enum StopFailure {
     /// Its threads cannot be listed.
     #[error("its threads cannot be listed: {0}")]
     Listing(io::Error),
-}
-
-/// An event that `wait` reported.
-enum Event {
-    /// Not yet.
-    Nothing,
-    Gone,
-    /// A signal is about to be delivered.
-    Signal(i32),
-    /// At a system call.
-    Call,
-    /// Stopped as asked, or with the whole process.
-    Stopped,
-}
-
-thread_local! {
-    /// Ends of tracees. They may be children of ours, and the kernel reports an end once.
-    static REAPED: RefCell<Vec<(Pid, Ended)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The end of a thread or process while it was traced, reported once.
-pub fn reaped() -> Option<(Pid, Ended)> {
-    REAPED.with_borrow_mut(Vec::pop)
-}
-
-fn wait(tid: Pid, flags: i32) -> Event {
-    const CALL: i32 = libc::SIGTRAP | 0x80;
-    const EVENT_STOP: i32 = 128;
-    let mut status = 0;
-    // SAFETY: all-zero is a valid rusage.
-    let mut usage: libc::rusage = unsafe { zeroed() };
-    let how = libc::__WALL | flags;
-    // SAFETY: two valid places to write to.
-    let got = unsafe { libc::wait4(tid.as_raw(), &raw mut status, how, &raw mut usage) };
-    if got == 0 {
-        return Event::Nothing;
-    }
-    if got < 0 {
-        return match nix::errno::Errno::last() {
-            nix::errno::Errno::EINTR => Event::Nothing,
-            _ => Event::Gone,
-        };
-    }
-    if !libc::WIFSTOPPED(status) {
-        if let Some(ended) = Ended::new(status, &usage) {
-            REAPED.with_borrow_mut(|reaped| reaped.push((tid, ended)));
-        }
-        return Event::Gone;
-    }
-    match (libc::WSTOPSIG(status), status >> 16) {
-        (CALL, _) => Event::Call,
-        (_, EVENT_STOP) => Event::Stopped,
-        (signal, 0) => Event::Signal(signal),
-        _ => Event::Stopped,
-    }
-}
-
-fn interrupt(tid: Pid) {
-    // A thread that has just ended is found out by who waits for it.
-    let _ = ptrace::interrupt(tid);
 }
 
 /// Stopped threads of one process; released when dropped.
@@ -298,54 +240,6 @@ impl Tracees {
         Ok(Some(abort))
     }
 
-    /// Returns whether a system call that a thread was stopped in says EINTR only because it was stopped, and
-    /// can be made again.
-    pub fn spurious(&self, tid: Pid, regs: &Regs) -> bool {
-        // Those that neither restart by themselves nor have done anything when they say so.
-        const IO_PGETEVENTS: i64 = 333;
-        const AGAIN: [i64; 24] = [
-            libc::SYS_read,
-            libc::SYS_write,
-            libc::SYS_readv,
-            libc::SYS_writev,
-            libc::SYS_accept,
-            libc::SYS_accept4,
-            libc::SYS_connect,
-            libc::SYS_sendto,
-            libc::SYS_sendmsg,
-            libc::SYS_recvfrom,
-            libc::SYS_recvmsg,
-            libc::SYS_recvmmsg,
-            libc::SYS_sendmmsg,
-            libc::SYS_semop,
-            libc::SYS_semtimedop,
-            libc::SYS_msgsnd,
-            libc::SYS_msgrcv,
-            libc::SYS_rt_sigtimedwait,
-            libc::SYS_io_getevents,
-            IO_PGETEVENTS,
-            libc::SYS_epoll_wait,
-            libc::SYS_epoll_pwait,
-            libc::SYS_epoll_pwait2,
-            libc::SYS_io_uring_enter,
-        ];
-        regs.rax as i64 == -i64::from(libc::EINTR)
-            && AGAIN.contains(&(regs.orig_rax as i64))
-            && !self.has_signal(tid)
-    }
-
-    /// Returns whether a signal waits that is not blocked.
-    fn has_signal(&self, tid: Pid) -> bool {
-        let path = format!("/proc/{}/task/{tid}/status", self.pid);
-        let status = fs::read_to_string(path).unwrap_or_default();
-        let mask = |name: &str| {
-            let line = status.lines().find_map(|l| l.strip_prefix(name));
-            line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok())
-                .unwrap_or(0)
-        };
-        (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") != 0
-    }
-
     /// A thread whose memory and files are those of the process.
     pub fn anyone(&self) -> Pid {
         self.stopped.first().copied().unwrap_or(self.pid)
@@ -385,84 +279,26 @@ impl Tracees {
         }
     }
 
-    /// Makes a stopped thread do a system call. Its registers and mask are lost. It is left with signals
-    /// blocked, where it can be released from.
-    fn call(&self, tid: Pid, number: i64, args: [u64; 6]) -> io::Result<u64> {
-        let mut regs = self.regs(tid)?;
-        regs.rip = self.gadget;
-        regs.rax = number as u64;
-        // Or the kernel takes what it was stopped in for an interrupted call to restart.
-        regs.orig_rax = u64::MAX;
-        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
-        self.set_regs(tid, &regs)?;
+    /// Waits for what a running thread comes to next.
+    ///
+    /// The kernel does not report the end of a process's first thread before the ends of the others, which wait for us
+    /// where we trace them too. So a blocking wait may never come back from a process that was killed.
+    fn event(&self, tid: Pid) -> Event {
+        const SOON: u32 = 200;
+        const PAUSE: Duration = Duration::from_micros(50);
+        const OFTEN: u32 = 20;
+        let mut turns = 0_u32;
         loop {
-            ptrace::syscall(tid, None).map_err(other)?;
-            match wait(tid, 0) {
-                Event::Call => break,
-                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                // A stop that was asked for before.
-                _ => {}
-            }
-        }
-        interrupt(tid);
-        loop {
-            ptrace::cont(tid, None).map_err(other)?;
-            match wait(tid, 0) {
-                Event::Stopped => break,
-                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                _ => {}
-            }
-        }
-        let result = self.regs(tid)?.rax as i64;
-        match result {
-            -4095..0 => Err(io::Error::from_raw_os_error(-result as i32)),
-            _ => Ok(result as u64),
-        }
-    }
-
-    /// Finds the instruction that remote calls use.
-    fn find_gadget(&mut self) -> io::Result<()> {
-        if self.gadget != 0 {
-            return Ok(());
-        }
-        let maps = fs::read(format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
-        let is_code = |m: &Mapping<'_>| m.is_executable() && m.is_readable() && !m.is_writable();
-        let code = mappings(&maps).filter(|m| is_code(m) && m.path != b"[vsyscall]");
-        let mut all: Vec<_> = code.map(|m| (m.path != b"[vdso]", m.range)).collect();
-        all.sort_by_key(|(later, _)| *later);
-        for (_, range) in all {
-            const STEP: usize = 64 << 10;
-            let mut bytes = vec![0; STEP];
-            for at in (range.start..range.end).step_by(STEP) {
-                let n = STEP.min((range.end - at) as usize);
-                if self.read(at, &mut bytes[..n]).is_err() {
-                    continue;
+            match wait(tid, libc::WNOHANG) {
+                Event::Nothing if turns < SOON => std::thread::yield_now(),
+                Event::Nothing if turns.is_multiple_of(OFTEN) && has_ended(self.pid, tid) => {
+                    return Event::Gone;
                 }
-                if let Some(i) = bytes[..n].windows(2).position(|w| w == SYSCALL) {
-                    self.gadget = at + i as u64;
-                    return Ok(());
-                }
+                Event::Nothing => std::thread::sleep(PAUSE),
+                event => return event,
             }
+            turns = turns.wrapping_add(1);
         }
-        Err(io::Error::other("it has no system call instruction"))
-    }
-
-    /// Borrows a stopped thread: what is done through the loan is undone in its registers, those of vectors and of the x87 too, and in
-    /// its mask when that is dropped.
-    pub fn borrow(&mut self, tid: Pid) -> io::Result<Loan<'_>> {
-        self.find_gadget()?;
-        let regs = self.regs(tid)?;
-        let vectors = vectors(tid)?;
-        let mask = self.mask(tid)?;
-        // The trap must not be blocked: the kernel would change what the app does with it.
-        self.set_mask(tid, ALL_BUT_TRAP)?;
-        Ok(Loan {
-            tracees: self,
-            tid,
-            regs,
-            vectors,
-            mask,
-        })
     }
 }
 
@@ -472,98 +308,6 @@ impl Drop for Tracees {
             .into_iter()
             .for_each(|tid| self.let_run(tid));
     }
-}
-
-/// Puts a thread that was stopped in a system call back to it, as the kernel would to make it again.
-/// Returns the kernel's number for how, or 0. `spurious`: it says EINTR for no reason.
-pub fn make_again(regs: &mut Regs, spurious: bool) -> u32 {
-    const ERESTARTSYS: i64 = 512;
-    const ERESTARTNOINTR: i64 = 513;
-    const ERESTARTNOHAND: i64 = 514;
-    const ERESTART_RESTARTBLOCK: i64 = 516;
-    if (regs.orig_rax as i64) < 0 {
-        return 0;
-    }
-    let code = match -(regs.rax as i64) {
-        _ if spurious => ERESTARTNOHAND,
-        code @ (ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK) => code,
-        _ => return 0,
-    };
-    regs.rax = match code {
-        ERESTART_RESTARTBLOCK => libc::SYS_restart_syscall as u64,
-        _ => regs.orig_rax,
-    };
-    regs.orig_rax = u64::MAX;
-    regs.rip -= SYSCALL_BYTES;
-    code as u32
-}
-
-/// Waits until a thread stops; `Some(false)` when it has ended, `None` when it is too late.
-fn wait_for_stop(tid: Pid, limit: Instant) -> Option<bool> {
-    let mut looks = 0;
-    loop {
-        match wait(tid, libc::WNOHANG) {
-            Event::Stopped if is_at_fault(tid) => {
-                // It stops next with that signal.
-                let _ = ptrace::cont(tid, None);
-            }
-            Event::Stopped => return Some(true),
-            Event::Gone => return Some(false),
-            Event::Signal(signal) => {
-                // It gets that first, as it would have.
-                interrupt(tid);
-                // SAFETY: no memory is involved.
-                unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, i64::from(signal)) };
-            }
-            Event::Call => {
-                let _ = ptrace::cont(tid, None);
-            }
-            Event::Nothing if Instant::now() >= limit => return None,
-            Event::Nothing => {
-                looks += 1;
-                if looks > 20 {
-                    std::thread::sleep(Duration::from_micros(50));
-                } else {
-                    std::thread::yield_now();
-                }
-            }
-        }
-    }
-}
-
-/// Returns whether a stopped thread is about to get a signal that its instruction has caused: one that is of
-/// that place and cannot wait.
-fn is_at_fault(tid: Pid) -> bool {
-    const PEEKSIGINFO: libc::c_uint = 0x4209;
-    const SYNCHRONOUS: [i32; 6] = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGFPE,
-        libc::SIGSYS,
-    ];
-    const MOST: usize = 8;
-    #[repr(C)]
-    struct Which {
-        from: u64,
-        flags: u32,
-        count: i32,
-    }
-    let which = Which {
-        from: 0,
-        flags: 0,
-        count: MOST as i32,
-    };
-    // SAFETY: all-zero is a valid siginfo.
-    let mut waiting: [libc::siginfo_t; MOST] = unsafe { zeroed() };
-    let at = &raw const which;
-    // SAFETY: the kernel writes as many structures as asked for, at most.
-    let n = unsafe { libc::ptrace(PEEKSIGINFO, tid.as_raw(), at, waiting.as_mut_ptr()) };
-    let waiting = &waiting[..usize::try_from(n).unwrap_or(0).min(MOST)];
-    waiting
-        .iter()
-        .any(|s| s.si_code > 0 && SYNCHRONOUS.contains(&s.si_signo))
 }
 
 /// The threads of a process.
@@ -585,94 +329,5 @@ fn has_ended(pid: Pid, tid: Pid) -> bool {
             let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
             state.starts_with(['Z', 'X'])
         }
-    }
-}
-
-/// The x87, vector and further state of a stopped thread, as `XSAVE` lays it out.
-fn vectors(tid: Pid) -> io::Result<Vec<u8>> {
-    // Of all states that this processor has; leaf 13 is there where there is `XSAVE`, and that in each that runs 64-bit programs with AVX.
-    let most = std::arch::x86_64::__cpuid_count(13, 0).ecx as usize;
-    const LEAST: usize = 4096;
-    let mut state = vec![0; most.max(LEAST)];
-    let n = register_set(libc::PTRACE_GETREGSET, tid, &mut state)?;
-    state.truncate(n);
-    Ok(state)
-}
-
-fn set_vectors(tid: Pid, state: &mut [u8]) -> io::Result<()> {
-    register_set(libc::PTRACE_SETREGSET, tid, state).map(drop)
-}
-
-/// Copies the state from the thread or to it; how many bytes.
-fn register_set(request: libc::c_uint, tid: Pid, state: &mut [u8]) -> io::Result<usize> {
-    const NT_X86_XSTATE: usize = 0x202;
-    let mut whole = libc::iovec {
-        iov_base: state.as_mut_ptr().cast(),
-        iov_len: state.len(),
-    };
-    // SAFETY: the kernel reads or writes no more than the bytes said, which live here.
-    match unsafe { libc::ptrace(request, tid.as_raw(), NT_X86_XSTATE, &raw mut whole) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(whole.iov_len),
-    }
-}
-
-/// A stopped thread that works for us.
-pub struct Loan<'a> {
-    tracees: &'a mut Tracees,
-    tid: Pid,
-    regs: Regs,
-    /// Vector registers as `XSAVE` lays them out: a thread on loan may use all of them.
-    vectors: Vec<u8>,
-    mask: u64,
-}
-
-impl Loan<'_> {
-    /// The threads of the process.
-    pub fn tracees(&self) -> &Tracees {
-        self.tracees
-    }
-
-    /// The thread.
-    pub fn tid(&self) -> Pid {
-        self.tid
-    }
-
-    /// Makes the thread do a system call.
-    pub fn call(&self, number: i64, args: [u64; 6]) -> io::Result<u64> {
-        self.tracees.call(self.tid, number, args)
-    }
-
-    /// Lets it run at `pc` until it stops itself by SIGTRAP.
-    pub fn run(&self, pc: u64, stack: u64, argument: u64) -> io::Result<()> {
-        let mut regs = self.regs;
-        regs.rip = pc;
-        regs.rsp = stack;
-        regs.rdi = argument;
-        regs.orig_rax = u64::MAX;
-        regs.eflags = 0x202;
-        self.tracees.set_regs(self.tid, &regs)?;
-        loop {
-            ptrace::cont(self.tid, None).map_err(other)?;
-            match wait(self.tid, 0) {
-                Event::Signal(libc::SIGTRAP) => return Ok(()),
-                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                Event::Signal(signal) => {
-                    return Err(io::Error::other(format!(
-                        "the runtime failed there with signal {signal}"
-                    )));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        // It may have been killed.
-        let _ = self.tracees.set_regs(self.tid, &self.regs);
-        let _ = set_vectors(self.tid, &mut self.vectors);
-        let _ = self.tracees.set_mask(self.tid, self.mask);
     }
 }

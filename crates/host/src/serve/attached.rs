@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -23,9 +24,10 @@ use crate::serve::identity::Identity;
 use crate::serve::news::News;
 use crate::serve::options::RecordOptions;
 use crate::serve::recording::Recording;
-use crate::serve::session::Session;
+use crate::serve::session::{Line, Session};
 use crate::takeover::detach::is_in;
-use crate::takeover::keeper::{Keeper, Parting};
+use crate::takeover::keeper::{Inbox, Keeper, Length, Message, Parting};
+use crate::windows::bursts;
 
 /// Attaches to a running process, collects its events until it ends, `guard` has been
 /// interrupted or the time is over, and detaches it. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
@@ -62,7 +64,13 @@ pub fn record_running(
         pid: pid.as_raw(),
         why: NotAttached::Failed { why },
     };
-    let keeper = Keeper::start(pid, prepare).map_err(failed)?;
+    let length = options.bursts.then_some(match options.stress.bursts {
+        0 => Length::Cpu(bursts::LENGTH),
+        micros => Length::Random(Duration::from_micros(micros.into())),
+    });
+    let keeper = Keeper::begin(pid, length, prepare).map_err(failed)?;
+    let keeper = Rc::new(keeper);
+    let inbox = Inbox::default();
     let Some(shared) = made else {
         return Err(failed("its memory was not made".to_owned()));
     };
@@ -72,6 +80,7 @@ pub fn record_running(
     let mut hold = Hold {
         pid,
         keeper: &keeper,
+        inbox: &inbox,
         guard,
         until: duration.map(|d| clock + d),
         asked: false,
@@ -87,6 +96,12 @@ pub fn record_running(
     };
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
     session.first(identity, shared, stream);
+    if options.bursts {
+        session.in_bursts(Line {
+            keeper: Rc::clone(&keeper),
+            inbox: Rc::clone(&inbox),
+        });
+    }
     session.serve(Some(&mut parted));
     drop(watch);
     let recording = session.conclude();
@@ -99,6 +114,8 @@ pub fn record_running(
 struct Hold<'a> {
     pid: Pid,
     keeper: &'a Keeper,
+    /// News of bursts are put there.
+    inbox: &'a Inbox,
     guard: &'a Guard,
     until: Option<Instant>,
     asked: bool,
@@ -113,7 +130,14 @@ impl Hold<'_> {
         if let Some(cpu) = running::cpu_time(self.pid) {
             self.cpu = cpu;
         }
-        if let Some(parting) = self.keeper.parted(Duration::ZERO) {
+        while let Some(news) = self.keeper.news(Duration::ZERO) {
+            let parting = match news {
+                Message::Parted(parting) => parting,
+                burst => {
+                    self.inbox.borrow_mut().push(burst);
+                    continue;
+                }
+            };
             if let Parting::Failed(why) = parting {
                 self.said.push(why);
             }

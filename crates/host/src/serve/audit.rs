@@ -207,7 +207,7 @@ impl Audit {
             }
             Verdict::DoesNot | Verdict::Unknown => {}
         }
-        control.trace.lost.store(1, Relaxed);
+        control.host.lost.store(1, Relaxed);
         let again = self.fetched.is_none_or(|at| now - at > FETCH_AGAIN);
         if again {
             self.fetched = Some(now);
@@ -250,7 +250,7 @@ struct Map {
 impl Map {
     fn of(control: &Control) -> Self {
         let image = control.attached.image.each_ref().map(|at| at.load(Relaxed));
-        let arenas = control.trace.arenas.iter().map(|at| at.load(Relaxed));
+        let arenas = control.traces.arenas.iter().map(|at| at.load(Relaxed));
         Self {
             image: (image[0], image[1]),
             arenas: arenas.take_while(|&at| at != 0).collect(),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bad_groups_one_behind_the_other_are_enough() {
+    fn two_bad_groups_one_after_the_other_are_enough() {
         let mut audit = Audit::begin(Pid::from_raw(1), true);
         for (found, bad) in [
             (of(GROUP - 1, 0), 0),

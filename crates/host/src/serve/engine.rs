@@ -61,21 +61,21 @@ impl Engine {
     /// Reads the counts of a process's engine so far.
     pub(super) fn of(control: &Control) -> Self {
         Self {
-            fragments: control.fragments.load(Relaxed),
-            kept_fragments: control.kept_fragments.load(Relaxed),
-            instructions: control.instructions.load(Relaxed),
-            traces: control.trace.made.load(Relaxed),
-            trace_instructions: control.trace.instructions.load(Relaxed),
-            trace_bytes: control.trace.bytes.load(Relaxed),
-            traces_abandoned: control.trace.abandoned.load(Relaxed),
-            dispatches: control.dispatches.load(Relaxed),
-            indirect_misses: control.indirect_misses.load(Relaxed),
-            syscalls: control.syscalls.load(Relaxed),
-            signals: control.signals.load(Relaxed),
-            cache_bytes: control.cache_bytes.load(Relaxed),
-            invalidations: control.invalidations.load(Relaxed),
+            fragments: control.engine.fragments.load(Relaxed),
+            kept_fragments: control.engine.kept_fragments.load(Relaxed),
+            instructions: control.engine.instructions.load(Relaxed),
+            traces: control.traces.made.load(Relaxed),
+            trace_instructions: control.traces.instructions.load(Relaxed),
+            trace_bytes: control.traces.bytes.load(Relaxed),
+            traces_abandoned: control.traces.abandoned.load(Relaxed),
+            dispatches: control.engine.dispatches.load(Relaxed),
+            indirect_misses: control.engine.indirect_misses.load(Relaxed),
+            syscalls: control.engine.syscalls.load(Relaxed),
+            signals: control.engine.signals.load(Relaxed),
+            cache_bytes: control.engine.cache_bytes.load(Relaxed),
+            invalidations: control.engine.invalidations.load(Relaxed),
             figures: Figures::read(control),
-            children: control.children.load(Relaxed).into(),
+            children: control.process.children.load(Relaxed).into(),
             ..Self::default()
         }
     }

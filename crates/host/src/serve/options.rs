@@ -1,14 +1,16 @@
 //! Options of a run, and the files that they name.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 
 use trommel_compress::Spec;
+use trommel_queue::COUNTER_ARRAYS;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
 use crate::ask::custom;
-use crate::ask::service::Foreign;
+use crate::ask::service::{Chosen, Foreign};
 use crate::channel::question::Question;
 use crate::channel::stream::Pending;
 use crate::channel::tracing::Tracing;
@@ -31,6 +33,8 @@ pub struct RecordOptions {
     pub inherited: Inherited,
     /// Events to collect.
     pub kinds: KindSet,
+    /// Counts calling contexts, with a function on a path as often as this at most; 0: does not.
+    pub contexts: u32,
     /// The compressor.
     pub compressor: Spec,
     /// File for all events, in order.
@@ -49,12 +53,16 @@ pub struct RecordOptions {
     pub messages: Option<PathBuf>,
     /// Services that get their messages, too.
     pub services: Vec<Foreign>,
+    /// Words of their messages that go through the compressor, if they do.
+    pub chosen: Option<Chosen>,
     /// Module that windows are given to; with queries there is none.
     pub custom: Option<custom::Named>,
     /// Traces. With events there are none.
     pub tracing: Tracing,
     /// Looks at the program in windows only.
     pub sampling: Option<Sampling>,
+    /// Controls the program in bursts instead. It runs already, and [`Self::check_bursts`].
+    pub bursts: bool,
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on. Only where the target counts by
     /// itself.
     pub converge: Option<f64>,
@@ -69,8 +77,18 @@ pub struct RecordOptions {
 impl RecordOptions {
     /// Measures the cost of a signal, where windows are enabled.
     pub(super) fn toll(&self) -> Result<Option<Toll>, RecordError> {
-        let measure = self.sampling.map(|_| toll::measure());
+        let windows = self.sampling.filter(|_| !self.bursts);
+        let measure = windows.map(|_| toll::measure());
         measure.transpose().map_err(RecordError::Windows)
+    }
+
+    /// Threads of a process at most that is controlled in bursts: each must have a counter array.
+    pub const MOST_THREADS: usize = COUNTER_ARRAYS;
+
+    /// Returns whether a running process can be controlled in bursts.
+    pub fn check_bursts(pid: i32) -> bool {
+        let threads = fs::read_dir(format!("/proc/{pid}/task"));
+        threads.is_ok_and(|threads| threads.count() <= Self::MOST_THREADS)
     }
 
     /// The stream file, if one is wanted, with the number of events that are enough.

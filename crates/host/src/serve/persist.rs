@@ -234,6 +234,7 @@ fn shape(terms: &Terms) -> Option<u64> {
     };
     let plain = counts
         && !terms.listed
+        && terms.contexts == 0
         && terms.window == 0
         && terms.question.is_none()
         && !terms.selects
@@ -316,7 +317,7 @@ fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
     }
     let key = [
         image::build(),
-        shared.control().persist_shape.load(Relaxed).into(),
+        shared.control().process.persist_shape.load(Relaxed).into(),
     ];
     let there = keeping
         .image

@@ -6,6 +6,7 @@
 //! The same is done before its code changes, as records must be understood while their code is still there.
 //! It is done as well whenever a young process is served. So little is left to fold when a short program ends.
 
+mod bursts;
 mod profile;
 mod queue;
 mod served;
@@ -22,14 +23,16 @@ use crate::channel::family::Family;
 use crate::channel::shared::Shared;
 use crate::fold::Folder;
 use crate::kernel::births::Births;
+use crate::kernel::compiled::Compiled;
 use crate::kernel::handle::Handle;
 use crate::serve::audit::Audit;
 use crate::serve::identity::{End, Identity};
 use crate::serve::progress::Rate;
 use crate::serve::series::Series;
-use crate::serve::turns::{Moment, Taken, Turns};
+use crate::serve::turns::{Moment, Turns, WhyAttached};
 use crate::serve::unobserved::Unobserved;
 use crate::windows::Windows;
+use crate::windows::bursts::Bursts;
 use queue::Queue;
 use served::Served;
 
@@ -58,10 +61,14 @@ pub struct Process {
     /// Audit of its time, if that is enabled.
     audit: Option<Audit>,
     windows: Option<Windows>,
+    /// Its bursts, if it is controlled in bursts.
+    bursts: Option<Bursts>,
     /// Times and reason of its control: when and why it was attached, and when it was detached.
     turns: Turns,
     /// Start of the run.
     run: Instant,
+    /// Names of code that it makes.
+    compiled: Compiled,
 }
 
 impl Process {
@@ -77,6 +84,7 @@ impl Process {
     ) -> Self {
         Self {
             handle: Handle::open(identity.pid),
+            compiled: Compiled::of(identity.pid.as_raw() as u32),
             identity,
             shared,
             folder,
@@ -90,13 +98,14 @@ impl Process {
             series,
             audit,
             windows,
+            bursts: None,
             turns: Turns::default(),
             run: Instant::now(),
         }
     }
 
     /// Notes why it has just been attached, in a run that began at `run`.
-    pub fn taken(mut self, run: Instant, why: Taken) -> Self {
+    pub fn taken(mut self, run: Instant, why: WhyAttached) -> Self {
         self.run = run;
         self.turns.taken = Some((why, Moment::now(run, self.identity.pid)));
         self
@@ -160,7 +169,7 @@ impl Process {
 
     /// Its threads so far; 0 where there was only one.
     fn threads(&self) -> u64 {
-        let started = u64::from(self.shared.control().threads.load(Relaxed));
+        let started = u64::from(self.shared.control().process.threads.load(Relaxed));
         if started > 1 { started } else { 0 }
     }
 
@@ -224,7 +233,7 @@ impl Process {
 
     /// Returns the exit status that it has announced.
     pub fn exit_status(&self) -> Option<i32> {
-        let said = self.shared.control().exit_status.load(Relaxed);
+        let said = self.shared.control().process.exit_status.load(Relaxed);
         said.checked_sub(1).map(|status| (status & 0xff) as i32)
     }
 

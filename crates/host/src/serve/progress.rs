@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_faster_under_control_is_taken_back_ever_more_rare() {
+    fn what_was_faster_under_control_is_reattached_ever_more_rarely() {
         let proof = |rate: f64, times, cpu| {
             let under_control = steps(24, rate, 5.0).rate().expect("a rate");
             let mut proof = Proof::begin(Pid::from_raw(1), under_control, times);

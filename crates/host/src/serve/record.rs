@@ -49,7 +49,7 @@ pub fn record(
     let command = command(options, guard);
     let keeping = session.kept(&options.program.elf);
     if keeping.is_some() {
-        shared.control().persist.store(1, Relaxed);
+        shared.control().setup.persist.store(1, Relaxed);
     }
     let kept = keeping.as_ref().and_then(Keeping::file);
     let launched = launch(&command, family.fd(), kept, || shared.warm());

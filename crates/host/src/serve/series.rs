@@ -78,11 +78,11 @@ impl Figures {
             turns_missed: work.turns_missed.load(Relaxed),
             fickle: work.fickle.load(Relaxed),
             requests: work.requests.load(Relaxed),
-            fragments: control.fragments.load(Relaxed),
-            traces: control.trace.made.load(Relaxed),
-            dispatches: control.dispatches.load(Relaxed),
-            indirect_misses: control.indirect_misses.load(Relaxed),
-            cache_bytes: control.cache_bytes.load(Relaxed),
+            fragments: control.engine.fragments.load(Relaxed),
+            traces: control.traces.made.load(Relaxed),
+            dispatches: control.engine.dispatches.load(Relaxed),
+            indirect_misses: control.engine.indirect_misses.load(Relaxed),
+            cache_bytes: control.engine.cache_bytes.load(Relaxed),
         }
     }
 }

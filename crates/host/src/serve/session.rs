@@ -20,6 +20,7 @@
 
 mod arrivals;
 mod begin;
+mod bursts;
 mod changes;
 mod cost;
 mod end;
@@ -65,12 +66,14 @@ use crate::serve::persist::Keeping;
 use crate::serve::process::Process;
 use crate::serve::recording::{Ancestor, Done};
 use crate::serve::series::{self};
-use crate::serve::turns::Taken;
+use crate::serve::turns::WhyAttached;
 use crate::takeover::forked::Forked;
+use crate::windows;
 use crate::windows::pacer;
 use crate::windows::sampling;
 use crate::windows::toll::Toll;
 use arrivals::{Arrival, Traced};
+pub use bursts::Line;
 use cost::{cpu_with, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
@@ -136,6 +139,8 @@ pub struct Session<'a> {
     custom: Option<Rc<Custom>>,
     /// Kept fragments of processes that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
+    /// The line to the keeper of the first program, if it is controlled in bursts.
+    bursts: Option<Line>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
 }
@@ -166,7 +171,7 @@ impl<'a> Session<'a> {
         self.main = Some(identity.pid);
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
-        self.observe(identity, shared, stream, program, Taken::Start);
+        self.observe(identity, shared, stream, program, WhyAttached::Start);
     }
 
     /// The first program has started, natively.
@@ -184,7 +189,7 @@ impl<'a> Session<'a> {
 
     /// Fragments of a process that is about to execute a program are to be kept.
     pub fn will_keep(&mut self, shared: &Shared, keeping: Keeping) {
-        shared.control().persist.store(1, Relaxed);
+        shared.control().setup.persist.store(1, Relaxed);
         let family = Rc::clone(shared.pages().family());
         self.keeping.push((family, keeping));
     }
@@ -214,6 +219,7 @@ impl<'a> Session<'a> {
             {
                 self.part(parted);
             }
+            self.bursts();
             // Asked before looking, so that what was published before an end is seen.
             if bell::child_changed() {
                 self.changes();
@@ -249,6 +255,8 @@ impl<'a> Session<'a> {
             // What is wanted at its end need not be at once: looking costs.
             (1.., Some(_), _) if attached => sampling::OFTEN,
             (1.., Some(_), _) => sampling::RARE,
+            (0, _, false) if self.options.stress.bursts != 0 => BRIEF,
+            (0, _, false) if self.bursts.is_some() => windows::bursts::OFTEN,
             (0, _, true) => series::PERIOD,
             (0, _, false) if attached => OFTEN,
             (0, _, false) => IDLE,

@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 30] = [
     "no-traces",
     "no-opt",
     "no-link",
@@ -16,6 +16,7 @@ const NAMES: [&str; 29] = [
     "ring",
     "window",
     "pace",
+    "bursts",
     "insns",
     "far",
     "guard",
@@ -45,6 +46,8 @@ pub struct Stress {
     pub window: u32,
     /// Microseconds of a thread's user time from one window to the next; 0: as many as usual.
     pub pace: u32,
+    /// Microseconds of a burst of control and between two, in the mean, each drawn at random; 0: as the budget says.
+    pub bursts: u32,
     /// All events are recorded, also where it is enough to count paths.
     pub events: bool,
     /// Rates of `every auto` are rehearsed (`trommel_query::throttle::Rehearsal`).
@@ -90,103 +93,125 @@ impl Without {
 /// # Errors
 /// The name or number that is wrong.
 pub fn parse(text: &str) -> Result<Stress, String> {
-    let mut bits = 0;
-    let mut window = 0;
-    let mut pace = 0;
-    let mut events = false;
-    let mut rates = false;
-    let mut prefetch = false;
-    let mut retake = false;
-    let mut ring = 0;
-    let mut without = Without::default();
+    let mut stress = Stress::default();
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
             .parse()
             .map_err(|_| format!("`{value}` is not a number"))?;
-        if name == "window" {
-            let length = u32::try_from(number).ok();
-            window = length
-                .filter(|length| (1..=MAX_WINDOW).contains(length))
-                .ok_or_else(|| format!("`{item}` is out of range"))?;
-            continue;
-        }
-        if name == "events" {
-            events = number != 0;
-            continue;
-        }
-        if name == "rates" {
-            rates = number != 0;
-            continue;
-        }
-        if name == "prefetch" {
-            prefetch = number != 0;
-            continue;
-        }
-        if name == "retake" {
-            retake = number != 0;
-            continue;
-        }
-        if let Some(off) = without.of(name) {
-            *off = number != 0;
-            continue;
-        }
-        if name == "ring" {
-            const MOST: u32 = 1 << 16;
-            let pages = u32::try_from(number).ok();
-            ring = pages
-                .filter(|pages| (1..=MOST).contains(pages) && pages.is_power_of_two())
-                .ok_or_else(|| format!("`{item}` is out of range"))?;
-            continue;
-        }
-        if name == "pace" {
-            pace = u32::try_from(number).map_err(|_| format!("`{item}` is out of range"))?;
-            continue;
-        }
-        let (mask, shift, fixed) = match name {
-            "insns" if number == 0 => return Err(format!("`{item}` is out of range")),
-            "insns" => (options::INSNS_MASK, 0, 0),
-            "far" => (1, options::FAR.trailing_zeros(), 0),
-            "guard" => (1, options::GUARD.trailing_zeros(), 0),
-            "trace" => (1, options::TRACE.trailing_zeros(), 0),
-            "counters" => (1, options::COUNTERS.trailing_zeros(), 0),
-            "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
-            "arena" => (0xf, options::ARENA_SHIFT, 0),
-            "pages" => (0xfff, options::CACHE_SHIFT, 0),
-            "delay" => (0x7f, options::DELAY_SHIFT, 0),
-            "evict" => (0xfff, options::EVICT_SHIFT, 0),
-            "flush" => (0xfff, options::EVICT_SHIFT, options::FLUSH),
-            "turn" => (0xfff, options::EVICT_SHIFT, options::TURN),
-            "leave" => (0xfff, options::END_SHIFT, options::END_LEAVE),
-            "fail-dispatch" => (0xfff, options::END_SHIFT, options::END_DISPATCH),
-            "fail-translate" => (0xfff, options::END_SHIFT, options::END_TRANSLATE),
-            "fail-syscall" => (0xfff, options::END_SHIFT, options::END_SYSCALL),
-            "fail-deliver" => (0xfff, options::END_SHIFT, options::END_DELIVER),
-            "fail-random" => (0xfff, options::END_SHIFT, options::END_RANDOM),
-            _ => return Err(format!("`{name}` is none of {}", NAMES.join(", "))),
+        let in_range = match stress.switch(name) {
+            Some(switch) => {
+                *switch = number != 0;
+                true
+            }
+            None => match name {
+                "window" => set(&mut stress.window, number, |n| {
+                    (1..=MAX_WINDOW).contains(&n)
+                }),
+                "ring" => set(&mut stress.ring, number, |n| {
+                    (1..=MOST_PAGES).contains(&n) && n.is_power_of_two()
+                }),
+                "bursts" => set(&mut stress.bursts, number, |n| (1..=1_000_000).contains(&n)),
+                "pace" => set(&mut stress.pace, number, |_| true),
+                _ => {
+                    let field = Field::of(name)
+                        .ok_or_else(|| format!("`{name}` is none of {}", NAMES.join(", ")))?;
+                    field.put(&mut stress.options, number)
+                }
+            },
         };
-        if number > mask {
+        if !in_range {
             return Err(format!("`{item}` is out of range"));
         }
+    }
+    Ok(stress)
+}
+
+/// Pages of a ring of samples at most.
+const MOST_PAGES: u32 = 1 << 16;
+
+/// Sets a number that is in range. Returns false if it is not.
+fn set(to: &mut u32, number: u64, in_range: impl Fn(u32) -> bool) -> bool {
+    let number = u32::try_from(number).ok().filter(|n| in_range(*n));
+    number.map(|number| *to = number).is_some()
+}
+
+impl Stress {
+    /// Returns the switch that an option sets.
+    fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        match name {
+            "events" => Some(&mut self.events),
+            "rates" => Some(&mut self.rates),
+            "prefetch" => Some(&mut self.prefetch),
+            "retake" => Some(&mut self.retake),
+            _ => self.without.of(name),
+        }
+    }
+}
+
+/// A field of the word that the runtime reads.
+struct Field {
+    /// The least and the greatest number.
+    range: std::ops::RangeInclusive<u64>,
+    /// The field's first bit.
+    shift: u32,
+    /// Bits that name the option, of those that share a field.
+    named: u64,
+}
+
+impl Field {
+    /// Returns the field that an option sets.
+    fn of(name: &str) -> Option<Self> {
+        let field = |most, shift, named| Self {
+            range: 0..=most,
+            shift,
+            named,
+        };
+        let flag = |bit: u64| field(1, bit.trailing_zeros(), 0);
+        let evict = |named| field(0xfff, options::EVICT_SHIFT, named);
+        let end = |named| field(0xfff, options::END_SHIFT, named);
+        Some(match name {
+            "insns" => Self {
+                range: 1..=options::INSNS_MASK,
+                shift: 0,
+                named: 0,
+            },
+            "far" => flag(options::FAR),
+            "guard" => flag(options::GUARD),
+            "trace" => flag(options::TRACE),
+            "counters" => flag(options::COUNTERS),
+            "breakpoints" => flag(options::BREAKPOINTS),
+            "arena" => field(0xf, options::ARENA_SHIFT, 0),
+            "pages" => field(0xfff, options::CACHE_SHIFT, 0),
+            "delay" => field(0x7f, options::DELAY_SHIFT, 0),
+            "evict" => evict(0),
+            "flush" => evict(options::FLUSH),
+            "turn" => evict(options::TURN),
+            "leave" => end(options::END_LEAVE),
+            "fail-dispatch" => end(options::END_DISPATCH),
+            "fail-translate" => end(options::END_TRANSLATE),
+            "fail-syscall" => end(options::END_SYSCALL),
+            "fail-deliver" => end(options::END_DELIVER),
+            "fail-random" => end(options::END_RANDOM),
+            _ => return None,
+        })
+    }
+
+    /// Puts a number in. Returns false if it is out of range.
+    fn put(&self, word: &mut u64, number: u64) -> bool {
+        if !self.range.contains(&number) {
+            return false;
+        }
         // Of those that share a field the last one counts.
-        let kind = match shift {
+        let shared = match self.shift {
             options::EVICT_SHIFT => options::FLUSH | options::TURN,
             options::END_SHIFT => options::END_MASK,
             _ => 0,
         };
-        bits = bits & !(mask << shift | kind) | number << shift | fixed;
+        let mask = self.range.end() << self.shift;
+        *word = *word & !(mask | shared) | number << self.shift | self.named;
+        true
     }
-    Ok(Stress {
-        options: bits,
-        window,
-        pace,
-        events,
-        rates,
-        prefetch,
-        retake,
-        ring,
-        without,
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::kernel::clocks::cpu_of;
 
 /// Reasons why a process is under control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum WhyAttached {
     /// It was started so.
     Start,
     /// Its parent was, which forked it.
@@ -45,7 +45,7 @@ impl Moment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turns {
     /// Reason and moment of the attachment.
-    pub taken: Option<(Taken, Moment)>,
+    pub taken: Option<(WhyAttached, Moment)>,
     /// Moment of the detachment, as far as we saw it.
     pub detach: Option<Moment>,
 }

@@ -6,18 +6,18 @@ use trommel_queue::Detached;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unobserved {
     /// The runtime has left the process.
-    #[error("{} (at {at:#x})", reason(*.why))]
+    #[error("{}{}", reason(*.why), place(*.at))]
     Detached {
         /// Its reason.
         why: Option<Detached>,
-        /// The address at which it left.
+        /// The address at which it left; 0: at several.
         at: u64,
     },
     /// The process is timed natively.
     #[error("it is found out how fast it is natively")]
     Proving,
     /// The process could not be reattached.
-    #[error("it could not be taken back: {0}")]
+    #[error("it could not be reattached: {0}")]
     NotReattached(String),
     /// The process executed another program, natively.
     #[error("it became another program (exec), which ran natively")]
@@ -37,6 +37,13 @@ pub enum Unobserved {
     /// The process was killed, as its stream was complete.
     #[error("it was ended when the stream had all the events that were wanted")]
     Limited,
+}
+
+fn place(at: u64) -> String {
+    match at {
+        0 => String::new(),
+        at => format!(" (at {at:#x})"),
+    }
 }
 
 fn reason(why: Option<Detached>) -> &'static str {

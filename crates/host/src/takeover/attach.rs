@@ -29,13 +29,18 @@ use trommel_queue::thread_page::{Attached, ThreadPage};
 use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 
 use crate::channel::image;
+use crate::kernel::limits::{self, Limits};
+use crate::kernel::running::{KEEPER_NAME, restricts_itself};
 use crate::ptrace::inject::Start;
-use crate::ptrace::tracee::{Loan, Tracees, make_again};
-use crate::takeover::detach::{Remains, at_attached};
+use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
+use crate::takeover::detach::{Other, Remains, at_attached};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
+use crate::takeover::restrictions;
 
 /// Longest time that another command may take to detach.
 const OTHER_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time that a keeper may take whose command has ended.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(15);
 /// The shared file's name in the target's map.
 const NAME: &std::ffi::CStr = c"trommel";
 
@@ -48,33 +53,12 @@ pub type Prepare<'a> = &'a mut dyn FnMut(OwnedFd) -> io::Result<()>;
 /// # Errors
 /// Then the process is as it was.
 pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
-    let mut tracees = Tracees::new(pid);
-    let limit = Instant::now() + OTHER_PATIENCE;
-    while let Some(old) = Remains::find(&tracees)?
-        && let Some(host) = old.host(&tracees)?
-    {
-        // It may be about to detached.
-        if Instant::now() > limit {
-            return Err(AttachFailure::Recorded(host));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    tracees.stop_all(STOP_PATIENCE)?;
+    let mut tracees = stop_alone(pid)?;
+    let filtered = restricts_itself(pid);
     if let Some(old) = Remains::find(&tracees)? {
-        if let Some(host) = old.host(&tracees)? {
-            return Err(AttachFailure::Recorded(host));
-        }
         old.detach(&mut tracees)?;
     }
-    let mut threads = Vec::new();
-    for &tid in tracees.threads() {
-        let regs = tracees.regs(tid).map_err(system("reading registers"))?;
-        check(tid, &regs)?;
-        threads.push((tid, regs));
-    }
-    if threads.len() > MAX_THREADS {
-        return Err(AttachFailure::ManyThreads(threads.len()));
-    }
+    let threads = threads(&tracees, filtered, MAX_THREADS)?;
     put_in(&mut tracees, threads.len(), prepare)?;
     let remains = Remains::find(&tracees)?.ok_or(AttachFailure::NoRoom)?;
     if remains.has_windows(&tracees)? {
@@ -99,13 +83,124 @@ pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     Ok(remains)
 }
 
+/// Stops all threads of a process that no other command is busy with.
+fn stop_alone(pid: Pid) -> Result<Tracees> {
+    const STEP: Duration = Duration::from_millis(5);
+    let began = Instant::now();
+    loop {
+        let mut tracees = Tracees::new(pid);
+        let other = |tracees: &Tracees| match Remains::find(tracees)? {
+            Some(old) => old.other(tracees),
+            None => Ok(None),
+        };
+        // What cannot be read may have gone just now. Once all threads are stopped nothing goes any more.
+        let mut busy = other(&tracees).ok().flatten();
+        if busy.is_none() {
+            match tracees.stop_all(STOP_PATIENCE) {
+                // It has come or gone meanwhile.
+                Ok(()) => busy = other(&tracees)?,
+                Err(StopFailure::Refused(tid, error)) => match Tracer::of(tid) {
+                    Tracer::Keeper(keeper) => busy = Some(Other::Keeper(keeper)),
+                    Tracer::Leaving if began.elapsed() < OTHER_PATIENCE => {
+                        std::thread::sleep(STEP);
+                        continue;
+                    }
+                    Tracer::Leaving => return Err(StopFailure::Refused(tid, error).into()),
+                    Tracer::Another(tracer, name) => {
+                        return Err(AttachFailure::Traced(tid, tracer, name));
+                    }
+                },
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        match busy {
+            None => return Ok(tracees),
+            // It may be about to detach.
+            Some(Other::Host(host)) if began.elapsed() > OTHER_PATIENCE => {
+                return Err(AttachFailure::Recorded(host));
+            }
+            Some(Other::Keeper(keeper)) if began.elapsed() > KEEPER_PATIENCE => {
+                return Err(AttachFailure::Detaching(keeper));
+            }
+            Some(_) => drop(tracees),
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// The process in the way of who would trace a thread.
+enum Tracer {
+    /// A keeper of a command that has ended.
+    Keeper(u32),
+    /// None any more, or one that ends just now: the kernel takes its threads from it.
+    Leaving,
+    /// Another program, by its name.
+    Another(u32, String),
+}
+
+impl Tracer {
+    fn of(tid: Pid) -> Self {
+        let tracer = || -> Option<u32> {
+            let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+            let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
+            line.trim().parse().ok().filter(|&pid| pid != 0)
+        };
+        let Some(tracer) = tracer() else {
+            return Self::Leaving;
+        };
+        let name = fs::read(format!("/proc/{tracer}/comm")).unwrap_or_default();
+        let name = name.trim_ascii();
+        if name == KEEPER_NAME.to_bytes() {
+            return Self::Keeper(tracer);
+        }
+        match is_ending(tracer) {
+            true => Self::Leaving,
+            false => Self::Another(tracer, String::from_utf8_lossy(name).into_owned()),
+        }
+    }
+}
+
+/// Returns true for a process that has ended, or is about to: it executes nothing of its own any more.
+fn is_ending(pid: u32) -> bool {
+    /// `PF_EXITING` of the kernel's flags.
+    const EXITING: u64 = 4;
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true;
+    };
+    let mut words = stat
+        .rsplit_once(") ")
+        .map_or("", |(_, rest)| rest)
+        .split(' ');
+    let has_ended = matches!(words.next(), Some("Z" | "X"));
+    // After the state: parent, group, session, terminal and its group, then the flags.
+    let flags = words.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    has_ended || flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
+/// The threads of a stopped process with their registers, if all of them can be taken. `filtered`: filters of system calls may be in the way.
+pub(super) fn threads(tracees: &Tracees, filtered: bool, most: usize) -> Result<Vec<(Pid, Regs)>> {
+    let mut threads = Vec::new();
+    for &tid in tracees.threads() {
+        let regs = tracees.regs(tid).map_err(system("reading registers"))?;
+        check(tid, &regs)?;
+        if filtered {
+            restrictions::check_filters(tid)?;
+        }
+        threads.push((tid, regs));
+    }
+    match threads.len() {
+        threads if threads > most => Err(AttachFailure::ManyThreads { threads, most }),
+        _ => Ok(threads),
+    }
+}
+
 fn check(tid: Pid, regs: &Regs) -> Result<()> {
     const CODE_SEGMENT_64: u64 = 0x33;
     if regs.cs != CODE_SEGMENT_64 {
         return Err(AttachFailure::NotNative(tid));
     }
     match regs.gs_base == 0 && regs.gs == 0 {
-        true => Ok(()),
+        true => restrictions::check_dispatch(tid),
         false => Err(AttachFailure::Gs(tid)),
     }
 }
@@ -114,6 +209,23 @@ fn check(tid: Pid, regs: &Regs) -> Result<()> {
 fn put_in(tracees: &mut Tracees, threads: usize, prepare: Prepare<'_>) -> Result<()> {
     let first = tracees.threads()[0];
     let pid = tracees.pid();
+    let limits = Limits::of(pid).map_err(system("reading its limits"))?;
+    limits.make_room(pid).map_err(AttachFailure::Limits)?;
+    let put = put_within(tracees, first, &limits, threads, prepare);
+    if put.is_err() {
+        limits.restore(pid);
+    }
+    put
+}
+
+fn put_within(
+    tracees: &mut Tracees,
+    first: Pid,
+    limits: &Limits,
+    threads: usize,
+    prepare: Prepare<'_>,
+) -> Result<()> {
+    let pid = tracees.pid();
     let loan = tracees
         .borrow(first)
         .map_err(system("borrowing a thread"))?;
@@ -121,10 +233,15 @@ fn put_in(tracees: &mut Tracees, threads: usize, prepare: Prepare<'_>) -> Result
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let size = image::bytes().len() as u64;
     let map = [image::base(), size, prot, flags, u64::MAX, 0];
+    let locked = locked_memory(pid).unwrap_or(0);
     let base = loan
         .call(libc::SYS_mmap, map)
         .map_err(|_| AttachFailure::NoRoom)?;
-    let started = start(&loan, pid, base, threads, prepare);
+    let started = match locked_memory(pid) {
+        // It was the mapping just made: the process has asked for that.
+        Some(bytes) if bytes > locked => Err(AttachFailure::LocksMemory),
+        _ => start(&loan, (pid, limits), base, threads, prepare),
+    };
     if started.is_err() {
         // Nothing else is left to undo, nor could be.
         let _ = loan.call(libc::SYS_munmap, [base, size, 0, 0, 0, 0]);
@@ -132,7 +249,21 @@ fn put_in(tracees: &mut Tracees, threads: usize, prepare: Prepare<'_>) -> Result
     started
 }
 
-fn start(loan: &Loan<'_>, pid: Pid, base: u64, threads: usize, prepare: Prepare<'_>) -> Result<()> {
+/// Bytes of a process that are locked.
+pub(super) fn locked_memory(pid: Pid) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmLck:"))?;
+    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+fn start(
+    loan: &Loan<'_>,
+    (pid, limits): (Pid, &Limits),
+    base: u64,
+    threads: usize,
+    prepare: Prepare<'_>,
+) -> Result<()> {
     let write = |at, bytes: &[u8]| {
         let done = loan.tracees().write(at, bytes);
         done.map_err(system("writing the runtime"))
@@ -141,7 +272,10 @@ fn start(loan: &Loan<'_>, pid: Pid, base: u64, threads: usize, prepare: Prepare<
     let name_at = base + image::bytes().len() as u64 - 4096;
     write(name_at, NAME.to_bytes_with_nul())?;
     let made = make_file(loan, pid, name_at);
-    let file = made.map_err(system("making the memory shared with it"))?;
+    let file = made.map_err(|e| match e.raw_os_error() {
+        Some(libc::EMFILE) => AttachFailure::NoDescriptor,
+        _ => system("making the memory shared with it")(e),
+    })?;
     let opened = fs::File::options()
         .read(true)
         .write(true)
@@ -159,6 +293,7 @@ fn start(loan: &Loan<'_>, pid: Pid, base: u64, threads: usize, prepare: Prepare<
             app_sp: 0,
             entry: 0,
             threads,
+            limits: *limits,
         };
         let (args, args_at) = start.place(base);
         write(base, image::bytes())?;
@@ -188,31 +323,7 @@ fn make_file(loan: &Loan<'_>, pid: Pid, name_at: u64) -> io::Result<i32> {
     let flags = u64::from(libc::MFD_CLOEXEC);
     let make = || loan.call(libc::SYS_memfd_create, [name_at, flags, 0, 0, 0, 0]);
     match make() {
-        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
-            // One more than it may have, for as long as it needs that.
-            let limit = |new: Option<&libc::rlimit>| {
-                let mut old = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-                // SAFETY: both structures are valid or null.
-                match unsafe { libc::prlimit(pid.as_raw(), libc::RLIMIT_NOFILE, new, &raw mut old) }
-                {
-                    0 => Ok(old),
-                    _ => Err(io::Error::last_os_error()),
-                }
-            };
-            let old = limit(None)?;
-            let more = libc::rlimit {
-                rlim_cur: old.rlim_cur + 1,
-                rlim_max: old.rlim_max.max(old.rlim_cur + 1),
-            };
-            limit(Some(&more))?;
-            let made = make();
-            limit(Some(&old))?;
-            made
-        }
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => limits::with_a_file(pid, make)?,
         made => made,
     }
     .map(|fd| fd as i32)
@@ -220,7 +331,13 @@ fn make_file(loan: &Loan<'_>, pid: Pid, name_at: u64) -> io::Result<i32> {
 
 /// Makes a stopped thread's registers those with which it enters the runtime, its own being on its
 /// thread page.
-fn enter(tracees: &Tracees, tid: Pid, regs: Regs, area: u64, door: u64) -> io::Result<()> {
+pub(super) fn enter(
+    tracees: &Tracees,
+    tid: Pid,
+    regs: Regs,
+    area: u64,
+    door: u64,
+) -> io::Result<()> {
     let mut app = regs;
     let code = make_again(&mut app, tracees.spurious(tid, &regs));
     if let Some(abort) = tracees.abort_sequence(tid, app.rip)? {

@@ -62,6 +62,12 @@ impl Child {
     }
 }
 
+/// Asks a program that was started to end.
+pub fn ask(program: &std::process::Child) {
+    // It may have ended by itself just now, and is not forgotten before it was waited for.
+    let _ = kill(Pid::from_raw(program.id() as i32), Signal::SIGTERM);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,32 @@ pub fn is_in(pid: Pid) -> bool {
     mappings(&maps).any(|mapping| mapping.path == MAPPED_NAME)
 }
 
+/// A process that has not finished with another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Other {
+    /// A command that records it.
+    Host(u32),
+    /// A keeper that detaches it, or will.
+    Keeper(u32),
+}
+
+/// The moment when a process was started, in the kernel's ticks. `None`: there is none that lives.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit_once(") ")?.1.split(' ');
+    let state = words.next()?;
+    (!matches!(state, "Z" | "X")).then(|| words.nth(18)?.parse().ok())?
+}
+
+/// Returns whether a process is a `trommel` command that lives.
+fn is_command(pid: u32) -> bool {
+    let name = |who: &str| fs::read(format!("/proc/{who}/comm")).ok();
+    let its = name(&pid.to_string());
+    its.is_some()
+        && its == name(&std::os::unix::process::parent_id().to_string())
+        && started(pid).is_some()
+}
+
 /// A runtime in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remains {
@@ -69,6 +95,11 @@ struct Places {
 }
 
 impl Places {
+    /// Top of the stack that routines run on for the host.
+    fn stack(&self) -> u64 {
+        self.image.1 - 64
+    }
+
     /// Returns true if a GS base is that of a thread's area.
     fn is_area(&self, gs: u64) -> bool {
         gs != 0 && self.owned.iter().any(|&(s, e)| s <= gs && gs < e)
@@ -115,11 +146,11 @@ impl Remains {
             let start = mapping.range.start;
             let control = start + DIRECTORY_BYTES as u64;
             let word = |at| tracees.word(control + at as u64);
-            let is = word(offset_of!(Control, magic)).is_ok_and(|magic| magic == MAGIC);
+            let is = word(offset_of!(Control, identity.magic)).is_ok_and(|magic| magic == MAGIC);
             if !is {
                 continue;
             }
-            let version = word(offset_of!(Control, version)).unwrap_or(0) as u32;
+            let version = word(offset_of!(Control, identity.version)).unwrap_or(0) as u32;
             if version != LAYOUT_VERSION {
                 return Err(AttachFailure::Foreign);
             }
@@ -130,7 +161,7 @@ impl Remains {
 
     /// Returns true if threads are native but for windows.
     pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
-        Ok(self.half(tracees, offset_of!(Control, window) as u64)? != 0)
+        Ok(self.half(tracees, offset_of!(Control, window.length) as u64)? != 0)
     }
 
     fn half(&self, tracees: &Tracees, offset: u64) -> Result<u32> {
@@ -142,14 +173,58 @@ impl Remains {
 
     /// The process that has it under control and lives.
     pub(crate) fn host(&self, tracees: &Tracees) -> Result<Option<u32>> {
-        let host = self.half(tracees, offset_of!(Control, host_pid) as u64)?;
-        let closed = self.half(tracees, offset_of!(Control, closed) as u64)?;
+        let host = self.half(tracees, offset_of!(Control, host.pid) as u64)?;
+        let closed = self.half(tracees, offset_of!(Control, host.closed) as u64)?;
+        let lives = Directory::host_lives(self.host_word(tracees)?);
+        Ok((lives && closed == 0).then_some(host))
+    }
+
+    fn host_word(&self, tracees: &Tracees) -> Result<u32> {
         let mut word = [0; 4];
         let directory = self.control - DIRECTORY_BYTES as u64;
         let read = tracees.read(directory + offset_of!(Directory, host) as u64, &mut word);
         read.map_err(system("reading the runtime's memory"))?;
-        let lives = Directory::host_lives(u32::from_le_bytes(word));
-        Ok((lives && closed == 0).then_some(host))
+        Ok(u32::from_le_bytes(word))
+    }
+
+    /// Writes into the target that this process is its keeper.
+    pub(crate) fn name_keeper(&self, tracees: &Tracees) {
+        let own = std::process::id();
+        for (n, word) in [u64::from(own), started(own).unwrap_or(0)]
+            .into_iter()
+            .enumerate()
+        {
+            let at = self.control + at_attached(offset_of!(Attached, keeper)) + 8 * n as u64;
+            // It may have ended.
+            let _ = tracees.write(at, &word.to_le_bytes());
+        }
+    }
+
+    /// The process that has not finished with it yet, if there is one.
+    pub(crate) fn other(&self, tracees: &Tracees) -> Result<Option<Other>> {
+        if let Some(host) = self.host(tracees)? {
+            return Ok(Some(Other::Host(host)));
+        }
+        let word = |n: u64| {
+            let at = self.control + at_attached(offset_of!(Attached, keeper)) + 8 * n;
+            tracees
+                .word(at)
+                .map_err(system("reading the runtime's memory"))
+        };
+        let (keeper, since) = (word(0)? as u32, word(1)?);
+        if keeper != 0 && keeper != std::process::id() && started(keeper) == Some(since) {
+            return Ok(Some(Other::Keeper(keeper)));
+        }
+        // The mark of its death is set before its files are closed.
+        let host = self.half(tracees, offset_of!(Control, host.pid) as u64)?;
+        let died = Directory::host_died(self.host_word(tracees)?);
+        let is_dying = died && host != std::process::id() && is_command(host);
+        Ok(is_dying.then_some(Other::Host(host)))
+    }
+
+    /// Top of the stack that routines run on for the host.
+    pub(crate) fn stack(&self, tracees: &Tracees) -> Result<u64> {
+        Ok(self.places(tracees)?.stack())
     }
 
     fn places(&self, tracees: &Tracees) -> Result<Places> {
@@ -176,7 +251,7 @@ impl Remains {
         })
     }
 
-    fn set_detach(&self, tracees: &Tracees, value: u32) -> Result<()> {
+    pub(crate) fn set_detach(&self, tracees: &Tracees, value: u32) -> Result<()> {
         let at = self.control + at_attached(offset_of!(Attached, detach));
         let written = tracees.write(at, &value.to_le_bytes());
         written.map_err(system("writing the runtime's memory"))
@@ -185,6 +260,22 @@ impl Remains {
     /// Lets all threads go and takes the runtime out. On success all threads are stopped; they are
     /// released with `tracees`.
     pub fn detach(&self, tracees: &mut Tracees) -> Result<()> {
+        self.let_out(tracees)?;
+        let places = self.places(tracees)?;
+        let gone = |_| AttachFailure::Stop(StopFailure::Gone);
+        let worker = tracees.threads().first().copied();
+        let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
+        let loan = tracees.borrow(worker).map_err(gone)?;
+        for (start, end) in places.owned.into_iter().chain([places.image]) {
+            loan.call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0])
+                .map_err(system("unmapping the runtime"))?;
+        }
+        Ok(())
+    }
+
+    /// Makes all threads native, with the kernel's state the app's again. The runtime stays in the process. On success all threads
+    /// are stopped.
+    pub(crate) fn let_out(&self, tracees: &mut Tracees) -> Result<()> {
         let limit = Instant::now() + LEAVE_PATIENCE;
         stop(tracees, limit)?;
         self.set_detach(tracees, LEAVE)?;
@@ -200,20 +291,11 @@ impl Remains {
             at_attached(offset_of!(Attached, bid_farewell)),
         )? == 0
         {
-            loan.run(places.farewell, places.image.1 - 64, 0)
-                .map_err(gone)?;
+            loan.run(places.farewell, places.stack(), 0).map_err(gone)?;
         }
         drop(loan);
         self.set_detach(tracees, GO)?;
-        self.rounds(tracees, limit, true)?;
-        let worker = tracees.threads().first().copied();
-        let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
-        let loan = tracees.borrow(worker).map_err(gone)?;
-        for (start, end) in places.owned.into_iter().chain([places.image]) {
-            loan.call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0])
-                .map_err(system("unmapping the runtime"))?;
-        }
-        Ok(())
+        self.rounds(tracees, limit, true)
     }
 
     /// Lets threads run on and stops them, until all are where they need nothing more: parked, or
@@ -294,7 +376,7 @@ impl Remains {
             // A window ends by itself.
             return Ok(Found::Busy);
         }
-        match self.behind_call(tracees, &regs)? {
+        match self.after_call(tracees, &regs)? {
             Some(next) => {
                 put_back(tracees, tid, regs, next)?;
                 Ok(Found::Out)
@@ -310,7 +392,7 @@ impl Remains {
 
     /// Returns where the app goes on, if the thread is in a system call made from the cache, or just after
     /// one. The cache says so itself: `mov rcx, NEXT` follows the call.
-    fn behind_call(&self, tracees: &Tracees, regs: &Regs) -> io::Result<Option<u64>> {
+    fn after_call(&self, tracees: &Tracees, regs: &Regs) -> io::Result<Option<u64>> {
         if (regs.orig_rax as i64) < 0 {
             return Ok(None);
         }
@@ -345,7 +427,7 @@ pub fn fetch(pid: Pid) -> Result<()> {
         };
         let in_cache = places.is_area(regs.gs_base) && places.is_cache(regs.rip);
         let waits = regs.rax as i64 == libc::SYS_restart_syscall;
-        if in_cache && !waits && matches!(remains.behind_call(&tracees, &regs), Ok(None)) {
+        if in_cache && !waits && matches!(remains.after_call(&tracees, &regs), Ok(None)) {
             let _ = ask(&tracees, tid);
         }
     }

@@ -3,17 +3,23 @@
 //! | module | holds |
 //! |---|---|
 //! | [`attach`] | all threads of a process attached |
+//! | [`bursts`] | control that comes and goes, with the runtime kept |
 //! | [`detach`] | all threads put back into the program's own code |
 //! | [`failure`] | reasons why neither could be done |
 //! | [`keeper`] | a process that attaches and detaches, and outlives a killed host |
 //! | [`children`] | short-lived helper processes of one thread |
 //! | [`forked`] | processes forked while their parent runs natively |
+//! | `moment` | moments at which threads may be stopped unnoticed |
+//! | `restrictions` | restrictions of system calls that a thread has |
 //! | [`retake`] | the decision to reattach a detached program |
 
 pub mod attach;
+pub mod bursts;
 pub mod children;
 pub mod detach;
 pub mod failure;
 pub mod forked;
 pub mod keeper;
+mod moment;
+mod restrictions;
 pub mod retake;

@@ -1,4 +1,5 @@
 //! Windows of one process: their begin, their budget, and their end.
+pub mod bursts;
 pub mod pacer;
 pub mod sampling;
 pub mod toll;
@@ -62,7 +63,7 @@ impl Windows {
             return Ok(());
         };
         let control = shared.control();
-        if control.windows_ready.load(Acquire) == 0 {
+        if control.process.windows_ready.load(Acquire) == 0 {
             return Ok(());
         }
         if let Some(controller) = &mut self.controller

@@ -223,13 +223,13 @@ impl Pacer {
 
     /// Tells the threads how often their timers are to begin windows; the time of a tick, if they are.
     fn tell(&self, control: &Control) -> Option<Duration> {
-        let windows = &control.windows;
+        let window = &control.window;
         let tick = self.tick.filter(|_| self.rates.ticks > 0.0);
         let mean = tick.map_or(0.0, |tick| 256.0 / (self.rates.ticks * tick.as_secs_f64()));
         let nanos = tick.map_or(0, |tick| tick.as_nanos() as u32);
-        windows.tick.store(nanos, Relaxed);
+        window.tick.store(nanos, Relaxed);
         // A timer that is to go off in an hour is one that never does.
-        windows.ticks.store((mean as u32).min(1 << 24), Relaxed);
+        window.ticks.store((mean as u32).min(1 << 24), Relaxed);
         tick
     }
 
@@ -237,7 +237,7 @@ impl Pacer {
     pub fn end(&mut self, control: Option<&Control>) {
         self.events.clear();
         if let Some(control) = control {
-            control.windows.ticks.store(0, Relaxed);
+            control.window.ticks.store(0, Relaxed);
         }
     }
 

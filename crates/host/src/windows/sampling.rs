@@ -213,9 +213,9 @@ impl Controller {
         self.looked = Some(Instant::now());
         self.take(control, host);
         self.decide();
-        control.window.store(self.length, Relaxed);
+        control.window.length.store(self.length, Relaxed);
         let period = self.period().as_nanos() as u64;
-        control.window_period.store(period, Relaxed);
+        control.window.period.store(period, Relaxed);
     }
 
     fn take(&mut self, control: &Control, host: Duration) {

@@ -76,25 +76,45 @@ pub fn measure() -> std::io::Result<Toll> {
     })
 }
 
-/// Measures what a sample of a processor costs whatever runs there: the clock's interrupt, and what the kernel writes down.
-/// `Err`: the kernel refuses such samples.
+/// Measures what a sample of a processor costs whatever runs there: the clock's interrupt, and what the kernel writes down, with so many
+/// bytes of the stack. `Err`: the kernel refuses such samples.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn of_samples() -> std::io::Result<Duration> {
+pub fn of_samples(stack: u32) -> std::io::Result<Duration> {
+    let attributes = Attributes::of_machine(PERIOD);
+    measured(&match stack {
+        0 => attributes,
+        bytes => attributes.with_stacks(bytes),
+    })
+}
+
+/// The same as [`of_samples`], of samples that need no privilege. Where they cannot be measured, it is a usual cost.
+pub fn of_own_samples(stack: u32) -> Duration {
+    measured(&Attributes::of_own(PERIOD, stack)).unwrap_or(UNKNOWN)
+}
+
+fn measured(attributes: &Attributes) -> std::io::Result<Duration> {
     /// On virtual machines there are shorter interruptions of other kinds, and sometimes more of them than samples.
     const TIMES: usize = 3;
     let all: Vec<Duration> = (0..TIMES)
-        .map(|_| of_samples_once())
+        .map(|_| measured_once(attributes))
         .collect::<Result<_, _>>()?;
     Ok(all.into_iter().max().unwrap_or(UNKNOWN))
 }
 
-fn of_samples_once() -> std::io::Result<Duration> {
-    const PAGES: usize = 16;
-    let clock = Clock::of_this_thread(&Attributes::of_machine(PERIOD))?;
+fn measured_once(attributes: &Attributes) -> std::io::Result<Duration> {
+    /// With room for the stacks of all samples.
+    const PAGES: usize = 256;
+    const FEW_PAGES: usize = 16;
+    let clock = Clock::of_this_thread(attributes)?;
+    let pages = if attributes.has_stacks() {
+        PAGES
+    } else {
+        FEW_PAGES
+    };
     // Without it there is nothing to write to.
-    let _ring = Ring::map(&clock, PAGES)?;
+    let _ring = Ring::map(&clock, pages)?;
     let (began, first) = (Instant::now(), stamp());
     clock.enable();
     let gaps = gaps(began);
@@ -155,7 +175,7 @@ mod tests {
     #[test]
     fn a_sample_costs_microseconds() {
         // Where the kernel refuses there is nothing to measure.
-        let Ok(toll) = of_samples() else {
+        let Ok(toll) = of_samples(0) else {
             return;
         };
         let micros = toll.as_nanos() as f64 / 1000.0;

@@ -2,6 +2,7 @@
 
 use trommel_profile::accuracy::Point;
 
+use crate::Lab;
 use crate::plan::{Need, Results};
 use crate::plot::Line;
 use crate::streams::Feed;
@@ -54,6 +55,17 @@ pub(super) fn curve(results: &Results, program: &str, spec: &str) -> Vec<Point> 
     }
     curve.retain(|p| p.tuples > 0);
     curve
+}
+
+/// The reason why a program has no curve, in words.
+pub(super) fn missing(lab: &Lab<'_>, results: &Results, program: &str) -> String {
+    match results.programs(Feed::Values).contains(&program) {
+        true => format!(
+            "No tuple of {program} passes the filter after {} events, so there is nothing to show: ask for more (`--events 2M`).",
+            crate::plot::short(lab.events as f64)
+        ),
+        false => format!("{program} is not installed: there is nothing to show."),
+    }
 }
 
 /// The points up to `limit` events.

@@ -127,15 +127,18 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
     });
     found.claim(
         "Especially for gcc.",
-        means.map_or("gcc is not installed.".into(), |(s, m, sm, mm)| {
-            format!(
-                "gcc: mean {} against {}, worst interval {} against {}.",
-                percent(m),
-                percent(s),
-                percent(mm),
-                percent(sm)
-            )
-        }),
+        means.map_or(
+            "gcc has no whole interval, or is not installed.".into(),
+            |(s, m, sm, mm)| {
+                format!(
+                    "gcc: mean {} against {}, worst interval {} against {}.",
+                    percent(m),
+                    percent(s),
+                    percent(mm),
+                    percent(sm)
+                )
+            },
+        ),
         Verdict::when(means.map(|(s, m, sm, mm)| m <= s && mm <= sm)),
     );
     found

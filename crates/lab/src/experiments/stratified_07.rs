@@ -3,7 +3,7 @@
 use trommel_profile::accuracy::convergence::{converges, reaches, settles};
 use trommel_profile::accuracy::{Point, overhead};
 
-use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, needs, up_to};
+use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, missing, needs, up_to};
 use crate::Lab;
 use crate::experiment::{Experiment, Paper, events, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
@@ -26,7 +26,7 @@ fn overhead_of(point: &Point) -> f64 {
     overhead::overhead_percent(point.messages, point.events)
 }
 
-fn run(_: &Lab<'_>, results: &Results) -> Findings {
+fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let mut table = Table::new(
         "",
@@ -53,11 +53,10 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
     found.tables.push(table);
     let [r, p, h, h512, t] = &curves;
     if r.is_empty() {
-        found
-            .notes
-            .push("gcc is not installed: there is nothing to show.".into());
+        found.notes.push(missing(lab, results, "gcc"));
         return found;
     }
+    let upto = |limit: u64| format!("up to {} events", events(Some(limit.min(last(r).events))));
     let panel = |title: &str, y: Axis, lines, marks| Panel {
         title: title.into(),
         x: Axis::linear("load events"),
@@ -84,13 +83,13 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
             title: "gcc, loaded values".into(),
             panels: vec![
                 panel(
-                    "up to 4M events",
+                    &upto(SHORT),
                     Axis::linear("error in %"),
                     errors(SHORT),
                     five(),
                 ),
                 panel(
-                    "up to 16M events",
+                    &upto(LONG),
                     Axis::linear("error in %"),
                     errors(LONG),
                     five(),

@@ -41,21 +41,21 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
         let mut bars = Vec::new();
         for (index, (short, spec)) in PAIRS.iter().enumerate() {
             let get = |spec: &str| results.get(name, Feed::Values, spec, 1);
-            let (Some(alone), Some(behind)) = (get(spec), get(&format!("{spec}+A16"))) else {
+            let (Some(alone), Some(tabled)) = (get(spec), get(&format!("{spec}+A16"))) else {
                 continue;
             };
-            let saving = alone.messages as f64 / behind.messages.max(1) as f64;
+            let saving = alone.messages as f64 / tabled.messages.max(1) as f64;
             savings.push((name, *short, saving));
             table.row([
                 name.into(),
                 (*spec).into(),
                 alone.messages.into(),
-                behind.messages.into(),
+                tabled.messages.into(),
                 alone.overhead_percent().into(),
-                behind.overhead_percent().into(),
+                tabled.overhead_percent().into(),
                 saving.into(),
             ]);
-            for (offset, of) in [(0, alone), (1, behind)] {
+            for (offset, of) in [(0, alone), (1, tabled)] {
                 bars.push(Bar {
                     label: String::new(),
                     parts: vec![(2 * index + offset, of.overhead_percent())],

@@ -100,12 +100,12 @@ pub(super) fn findings(results: &Results, feed: Feed, tables: &[u32], most: [f64
                 parts: *parts,
             });
             let mut stacks: Vec<_> = [single].into_iter().chain(multiple).collect();
-            let behind = tables.iter().position(|n| *n == 8);
+            let at_eight = tables.iter().position(|n| *n == 8);
             let eight = Stack {
                 label: "8 :mul".into(),
                 parts: row.eight,
             };
-            stacks.insert(behind.map_or(stacks.len(), |at| at + 2), eight);
+            stacks.insert(at_eight.map_or(stacks.len(), |at| at + 2), eight);
             groups.push((row.program.to_owned(), stacks));
         }
         panels.push(stacks(setting.title, groups, most));

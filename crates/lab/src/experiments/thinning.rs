@@ -56,7 +56,10 @@ fn at(results: &Results, program: &str, feed: Feed, spec: &str, events: u64) -> 
             found.or(e.points.last()).map_or(f64::NAN, figure)
         })
     };
-    Some((point(|p| p.error)?, point(|p| p.messages as f64)?))
+    Some((
+        point(|p| p.judged().unwrap_or(f64::NAN))?,
+        point(|p| p.messages as f64)?,
+    ))
 }
 
 /// Errors and messages of the specs on one stream, at both checkpoints and the end.

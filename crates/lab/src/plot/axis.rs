@@ -5,7 +5,7 @@
 pub enum Scale {
     /// Evenly, from 0.
     Linear,
-    /// Each decade alike; values at or below 0 are drawn at the lower end.
+    /// Each decade alike; values at or below 0 have no place, and lines break there.
     Log,
 }
 
@@ -98,6 +98,11 @@ impl Axis {
             false if low == f64::MAX => (0.0, 1.0),
             false => (low * 0.9, low * 1.1 + 1e-9),
         }
+    }
+
+    /// Returns true if the value has a place on the axis.
+    pub(super) fn has(&self, value: f64) -> bool {
+        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
     /// From 0 at `low` to 1 at `high`.

@@ -4,7 +4,7 @@ use super::area::Area;
 use super::axis::Axis;
 use super::canvas::Canvas;
 
-/// A line through points; those that are not finite are left out.
+/// A line through points; those that are not finite are left out. It breaks at points without a place on an axis.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// In the legend.
@@ -34,20 +34,29 @@ pub(super) fn draw(
         let series = labels.iter().position(|l| *l == line.label).unwrap_or(0);
         let below = |y: f64| y_axis.least.is_some_and(|least| y < least);
         let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && !below(p.1);
-        let finite = line.points.iter().filter(shown);
-        let places: Vec<(f64, f64)> = finite
-            .map(|(x, y)| {
+        let finite: Vec<_> = line.points.iter().filter(shown).collect();
+        for run in finite.split(|p| !x_axis.has(p.0) || !y_axis.has(p.1)) {
+            let place = |(x, y): &&(f64, f64)| {
                 (
                     area.left + x_axis.place(*x, x_low, x_high) * area.width,
                     area.bottom() - y_axis.place(*y, low, high) * area.height,
                 )
-            })
-            .collect();
-        canvas.path(&places, series);
-        if line.marked {
-            for (x, y) in places {
-                canvas.point(x, y, series);
+            };
+            let places: Vec<(f64, f64)> = run.iter().map(place).collect();
+            // A point between two breaks would be a line without length.
+            let alone = places.len() == 1;
+            canvas.path(&places, series);
+            if line.marked || alone {
+                for (x, y) in places {
+                    canvas.point(x, y, series);
+                }
             }
         }
     }
+}
+
+/// Returns true if points of the lines have no place on the axis: they are 0 and the axis logarithmic.
+pub(super) fn some_missing(axis: &Axis, lines: &[Line]) -> bool {
+    let mut ys = lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
+    ys.any(|y| y.is_finite() && !axis.has(y))
 }

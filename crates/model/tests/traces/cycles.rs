@@ -154,7 +154,7 @@ fn without_a_free_network_dispatch_stalls_until_retirement() {
 }
 
 #[test]
-fn the_window_hides_stalls_behind_a_long_chain() {
+fn the_window_hides_stalls_under_a_long_chain() {
     // Fifty additions depend on each other; the profiled moves after them wait for a network, two cycles each.
     let mut hidden = listing();
     hidden.times(50, ADD).times(4, LOAD);

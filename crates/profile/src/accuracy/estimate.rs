@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use trommel_compress::hash::{Hash, Layout};
-use trommel_compress::{Estimate, Level, Sampler, Seeds, Spec};
+use trommel_compress::{Estimate, Level, Sampler, Seeds, Sink, Spec};
 use trommel_tuple::{Kind, Message};
 
 use super::Tuples;
@@ -24,6 +24,37 @@ pub struct Estimator {
     ratio: Option<Ratio>,
     messages: u64,
     counted: u64,
+}
+
+/// Estimates of all tuples of which messages come.
+pub struct Estimates {
+    tuples: Tuples,
+    estimator: Estimator,
+    messages: PerKind,
+}
+
+impl Estimates {
+    /// For the messages of a spec's compressor, built with the same seeds.
+    pub fn new(spec: &Spec, seeds: Seeds) -> Self {
+        Self {
+            tuples: Tuples::default(),
+            estimator: Estimator::new(spec, seeds),
+            messages: PerKind::default(),
+        }
+    }
+
+    /// The profile of a stream with `seen` events of each kind, see [`Estimator::profile`].
+    pub fn profile(&self, seen: &PerKind) -> BTreeMap<Kind, KindProfile> {
+        self.estimator.profile(&self.tuples, seen, &self.messages)
+    }
+}
+
+impl Sink for Estimates {
+    fn message(&mut self, message: Message) {
+        let number = self.tuples.number(message.kind, message.tuple);
+        self.messages[message.kind as usize] += 1;
+        self.estimator.message(&message, number);
+    }
 }
 
 struct Ratio {

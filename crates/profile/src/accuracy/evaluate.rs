@@ -1,7 +1,9 @@
 //! Many specs over one stream, once.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use trommel_compress::interval::Statistics;
 use trommel_compress::table::CounterTable;
 use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
 use trommel_tuple::stream::{self, Block};
@@ -9,7 +11,7 @@ use trommel_tuple::{Events, Kind, Message};
 
 use super::intervals::{IntervalSums, PerfectInterval};
 use super::{
-    Estimator, Filter, IntervalAccuracy, PerKind, Selection, Tuples, invariance_error, overhead,
+    Estimator, Filter, IntervalAccuracy, Model, PerKind, Selection, Tuples, invariance_error,
 };
 use crate::KindProfile;
 use crate::confidence::Confidence;
@@ -25,6 +27,10 @@ pub struct Options {
     pub checkpoints: Vec<u64>,
     /// Says whether to hold the limits of [`Confidence`] against the true counts, at the end.
     pub limits: bool,
+    /// Says whether to keep each interval with its candidates, and to find phases.
+    pub per_interval: bool,
+    /// Cost of messages.
+    pub model: Model,
 }
 
 /// Number of reported tuples within their limits.
@@ -47,7 +53,7 @@ pub struct Point {
     pub events: u64,
     /// Messages, had the stream ended here.
     pub messages: u64,
-    /// The invariance error in percent.
+    /// The invariance error in percent; 0 where no tuple was selected, see [`judged`](Self::judged).
     pub error: f64,
     /// Tuples selected by the filter.
     pub tuples: usize,
@@ -57,14 +63,50 @@ pub struct Point {
     pub coverage: f64,
 }
 
+impl Point {
+    /// The error, where there is a tuple to judge by.
+    pub fn judged(&self) -> Option<f64> {
+        (self.tuples > 0).then_some(self.error)
+    }
+}
+
+/// Reasons why there is no error. No error is not an error of nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unjudged {
+    /// The stream has no events.
+    Empty,
+    /// The stream ends before the first interval, of so many events, does.
+    Short {
+        /// Events of the stream.
+        events: u64,
+        /// Events of the first interval.
+        interval: u64,
+    },
+    /// The filter leaves nothing to judge by.
+    Filtered,
+}
+
+impl fmt::Display for Unjudged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the stream has no events"),
+            Self::Short { events, interval } => write!(
+                f,
+                "the stream of {events} events is shorter than an interval of {interval}"
+            ),
+            Self::Filtered => f.write_str("no tuple passes the filter"),
+        }
+    }
+}
+
 /// The error of one kind's tuples at the end of the stream: simultaneous profiles are told apart
 /// in software (*Stratified Sampling*, section 5.7).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KindError {
     /// The kind.
     pub kind: Kind,
-    /// The invariance error of its selected tuples, in percent.
-    pub error: f64,
+    /// The invariance error of its selected tuples, in percent; `None` without such tuples.
+    pub error: Option<f64>,
     /// Its selected tuples.
     pub tuples: usize,
 }
@@ -81,7 +123,7 @@ pub struct Evaluation {
     /// Messages that software got, those at the end included.
     pub messages: u64,
     /// In percent: the invariance error; for interval profilers the mean interval error.
-    pub error: f64,
+    pub error: Result<f64, Unjudged>,
     /// Sum of the messages' counts, those of a counter table included.
     pub counted: u64,
     /// Events that the first level counted and did not send; `None` where counts are estimates.
@@ -90,6 +132,8 @@ pub struct Evaluation {
     pub points: Vec<Point>,
     /// The error of each kind that occurred; none for interval profilers.
     pub kind_errors: Vec<KindError>,
+    /// Cost of messages.
+    pub model: Model,
     /// Says whether limits held, where that was asked for and the compressor has any.
     pub limits: Option<LimitsHeld>,
     /// For interval profilers.
@@ -100,13 +144,13 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Cycles that software spends on the messages.
-    pub const fn overhead_cycles(&self) -> u64 {
-        overhead::overhead_cycles(self.messages)
+    pub fn overhead_cycles(&self) -> u64 {
+        self.model.cycles(self.messages)
     }
 
-    /// The overhead in percent of the program's estimated cycles.
+    /// The overhead in percent of the program's estimated cycles; 0 without events.
     pub fn overhead_percent(&self) -> f64 {
-        overhead::overhead_percent(self.messages, self.events)
+        self.model.percent(self.messages, self.events)
     }
 }
 
@@ -125,6 +169,8 @@ struct Run {
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
+    /// Figures at the end of the last whole interval.
+    whole: Statistics,
     /// The current interval, where the profiler itself picks its length.
     own: Option<PerfectInterval>,
 }
@@ -155,7 +201,7 @@ impl Sink for Fold<'_> {
 }
 
 impl Run {
-    fn new(spec: &Spec, seeds: Seeds) -> Self {
+    fn new(spec: &Spec, seeds: Seeds, per_interval: bool) -> Self {
         let adaptive = spec.interval().filter(|s| s.is_adaptive());
         Self {
             own: adaptive.map(|s| PerfectInterval::new(u64::from(s.interval))),
@@ -169,7 +215,8 @@ impl Run {
             kind_errors: Vec::new(),
             limits: None,
             candidates: Vec::new(),
-            sums: IntervalSums::default(),
+            sums: IntervalSums::new(per_interval),
+            whole: Statistics::default(),
         }
     }
 
@@ -188,6 +235,7 @@ impl Run {
     fn interval_end(&mut self, spec: &IntervalSpec, perfect: &PerfectInterval, tuples: &Tuples) {
         self.sums.interval(spec, perfect, tuples, &self.candidates);
         self.candidates.clear();
+        self.whole = self.first.statistics().unwrap_or_default();
     }
 
     /// Counts events for an interval whose length the profiler picks; its end, if this is it.
@@ -223,32 +271,40 @@ impl Run {
         Some(held)
     }
 
-    fn finish(mut self, seen: &PerKind, tuples: &Tuples) -> Evaluation {
+    fn finish(mut self, seen: &PerKind, tuples: &Tuples, model: Model) -> Evaluation {
         if let Some(table) = &mut self.table {
             table.finish(&mut |message: Message| self.messages[message.kind as usize] += 1);
         }
-        let sums = self.sums;
-        let interval = self
-            .first
-            .statistics()
-            .map(|statistics| sums.finish(statistics.promotions, statistics.accumulator_full));
-        let error = match (&interval, self.points.last()) {
-            (Some(interval), _) => interval.parts.total(),
-            (None, Some(point)) => point.error,
-            (None, None) => 0.0,
+        let events: u64 = seen.iter().sum();
+        let (sums, whole) = (self.sums, self.whole);
+        let interval = (self.spec.interval()).map(|spec| {
+            (
+                spec,
+                sums.finish(events, whole.promotions, whole.accumulator_full),
+            )
+        });
+        let error = match (&interval, self.points.last().and_then(Point::judged)) {
+            _ if events == 0 => Err(Unjudged::Empty),
+            (Some((spec, found)), _) if found.shape.intervals == 0 => Err(Unjudged::Short {
+                events,
+                interval: u64::from(spec.interval),
+            }),
+            (Some((_, found)), _) => Ok(found.parts.total()),
+            (None, error) => error.ok_or(Unjudged::Filtered),
         };
         Evaluation {
             spec: self.spec,
             seeds: self.seeds,
-            events: seen.iter().sum(),
+            events,
             messages: self.messages.iter().sum(),
             error,
             counted: self.profile.counted(),
             held: self.first.held(),
             points: self.points,
             kind_errors: self.kind_errors,
+            model,
             limits: self.limits,
-            interval,
+            interval: interval.map(|(_, found)| found),
             kinds: self.profile.profile(tuples, seen, &self.messages),
         }
     }
@@ -295,7 +351,7 @@ impl Evaluator {
                 .collect(),
             runs: specs
                 .iter()
-                .map(|(spec, seeds)| Run::new(spec, *seeds))
+                .map(|(spec, seeds)| Run::new(spec, *seeds, options.per_interval))
                 .collect(),
             checkpoints,
             options,
@@ -370,7 +426,7 @@ impl Evaluator {
                 // As if the stream ended here: the table would send what it has.
                 messages: run.messages.iter().sum::<u64>()
                     + run.table.as_ref().map_or(0, |t| t.len() as u64),
-                error: invariance_error(&self.tuples, &selection, &run.profile),
+                error: invariance_error(&self.tuples, &selection, &run.profile).unwrap_or(0.0),
                 tuples: selection.len(),
                 loads: selection.loads,
                 coverage: 100.0 * selection.executions as f64 / self.seen.max(1) as f64,
@@ -405,7 +461,7 @@ impl Evaluator {
             }
         }
         let runs = self.runs.into_iter();
-        runs.map(|run| run.finish(&self.seen_of, &self.tuples))
+        runs.map(|run| run.finish(&self.seen_of, &self.tuples, self.options.model))
             .collect()
     }
 }

@@ -14,6 +14,7 @@ use trommel_compress::IntervalSpec;
 use trommel_tuple::Message;
 
 use super::Tuples;
+use super::phases::Phases;
 
 /// The four parts of an interval error, in percent; they add up to it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -77,21 +78,40 @@ impl IntervalShape {
     }
 }
 
+/// One interval as a profiler reported it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Interval {
+    /// Events of the stream before it.
+    pub start: u64,
+    /// Its events.
+    pub events: u64,
+    /// Its error in percent, by parts.
+    pub error: ErrorParts,
+    /// The number of its phase, from 1.
+    pub phase: usize,
+    /// Candidates, the most frequent first.
+    pub candidates: Vec<Message>,
+}
+
 /// Accuracy of an interval profiler.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IntervalAccuracy {
     /// Mean error by parts.
     pub parts: ErrorParts,
+    /// The intervals one by one, where that was asked for.
+    pub each: Vec<Interval>,
     /// The error of each interval, in order (*Multi-Hash*, figure 13).
     pub series: Vec<ErrorParts>,
     /// Mean number of false positives in an interval.
     pub false_positives: f64,
     /// Mean number of false negatives in an interval.
     pub false_negatives: f64,
-    /// Tuples that reached the accumulator.
+    /// Tuples that reached the accumulator, in whole intervals.
     pub promotions: u64,
-    /// Events whose tuple found no place there.
+    /// Events whose tuple found no place there, in whole intervals.
     pub accumulator_full: u64,
+    /// Events after the last whole interval, which nothing here counts.
+    pub unfinished: u64,
     /// The perfect intervals.
     pub shape: IntervalShape,
 }
@@ -151,9 +171,36 @@ pub(super) struct IntervalSums {
     news: (f64, f64),
     shape: IntervalShape,
     before: Option<HashSet<u32>>,
+    /// The intervals one by one, and their phases, where that was asked for.
+    each: Option<(Vec<Interval>, Phases)>,
 }
 
 impl IntervalSums {
+    /// Sums, with the intervals one by one if `each`.
+    pub(super) fn new(each: bool) -> Self {
+        Self {
+            each: each.then(Default::default),
+            ..Self::default()
+        }
+    }
+
+    /// Keeps the interval that was just added to the series.
+    fn keep(&mut self, events: u64, messages: &[Message]) {
+        let (Some((each, phases)), Some(error)) = (&mut self.each, self.series.last()) else {
+            return;
+        };
+        let mut candidates = messages.to_vec();
+        // By frequency, then by tuple: equal streams give equal output.
+        candidates.sort_by_key(|m| (std::cmp::Reverse(m.count), m.kind, m.tuple));
+        each.push(Interval {
+            start: each.last().map_or(0, |last| last.start + last.events),
+            events,
+            error: *error,
+            phase: phases.of(events, &candidates),
+            candidates,
+        });
+    }
+
     /// The end of an interval: the profiler's candidates against the perfect ones.
     pub(super) fn interval(
         &mut self,
@@ -189,6 +236,7 @@ impl IntervalSums {
             neutral_negative: percent(parts[3]),
         });
 
+        self.keep(perfect.seen, messages);
         self.distinct += perfect.touched.len() as u64;
         self.candidates += candidates.len() as u64;
         self.coverage += exact as f64 / perfect.seen as f64;
@@ -210,7 +258,13 @@ impl IntervalSums {
         self.before = Some(candidates);
     }
 
-    pub(super) fn finish(mut self, promotions: u64, accumulator_full: u64) -> IntervalAccuracy {
+    /// The end of a stream of so many events, with the profiler's figures at the end of its last interval.
+    pub(super) fn finish(
+        mut self,
+        events: u64,
+        promotions: u64,
+        accumulator_full: u64,
+    ) -> IntervalAccuracy {
         let n = self.shape.intervals.max(1) as f64;
         self.shape.distinct = self.distinct as f64 / n;
         self.shape.candidates = self.candidates as f64 / n;
@@ -228,11 +282,13 @@ impl IntervalSums {
                 neutral_positive: mean(|p| p.neutral_positive),
                 neutral_negative: mean(|p| p.neutral_negative),
             },
+            each: self.each.map_or_else(Vec::new, |(each, _)| each),
             series: self.series,
             false_positives: self.false_positives as f64 / n,
             false_negatives: self.false_negatives as f64 / n,
             promotions,
             accumulator_full,
+            unfinished: events - self.shape.lengths.iter().sum::<u64>(),
             shape: self.shape,
         }
     }

@@ -77,10 +77,14 @@ impl Selection {
     }
 }
 
-/// The error of an estimated profile over the selected tuples, in percent; 0 when none is selected.
-pub fn invariance_error(tuples: &Tuples, selection: &Selection, profile: &Estimator) -> f64 {
+/// The error of an estimated profile over the selected tuples, in percent; `None` when none is selected.
+pub fn invariance_error(
+    tuples: &Tuples,
+    selection: &Selection,
+    profile: &Estimator,
+) -> Option<f64> {
     if selection.is_empty() {
-        return 0.0;
+        return None;
     }
     let mut of_load = vec![0.0; tuples.sites()];
     for number in 0..tuples.len() {
@@ -97,5 +101,5 @@ pub fn invariance_error(tuples: &Tuples, selection: &Selection, profile: &Estima
         };
         sum += *count as f64 * (ideal - estimated).abs();
     }
-    100.0 * sum / selection.executions as f64
+    Some(100.0 * sum / selection.executions as f64)
 }

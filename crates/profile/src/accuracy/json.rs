@@ -26,9 +26,9 @@ fn evaluation(e: &Evaluation) -> Value {
         "spec": e.spec.to_string(),
         "events": e.events,
         "messages": e.messages,
-        "error": rounded(e.error, 4),
+        "error": e.error.ok().map(|error| rounded(error, 4)),
         "overhead_cycles": e.overhead_cycles(),
-        "overhead_percent": rounded(e.overhead_percent(), 4),
+        "overhead_percent": (e.events > 0).then(|| rounded(e.overhead_percent(), 4)),
         "counted": e.counted,
         "held": e.held,
         "hash_seed": e.seeds.hash,
@@ -42,12 +42,15 @@ fn evaluation(e: &Evaluation) -> Value {
             "counted": profile.counts.values().flatten().map(|(_, n)| n).sum::<u64>(),
         });
     }
+    if let Err(reason) = e.error {
+        value["no_error"] = json!(reason.to_string());
+    }
     if e.spec.is_random() {
         value["random_seed"] = json!(e.seeds.random);
     }
     if e.kind_errors.len() > 1 {
         for k in &e.kind_errors {
-            value["kinds"][k.kind.name()]["error"] = json!(rounded(k.error, 4));
+            value["kinds"][k.kind.name()]["error"] = json!(k.error.map(|error| rounded(error, 4)));
         }
     }
     match &e.interval {
@@ -61,26 +64,29 @@ fn point(p: &Point) -> Value {
     json!({
         "events": p.events,
         "messages": p.messages,
-        "error": rounded(p.error, 4),
+        "error": p.judged().map(|error| rounded(error, 4)),
         "tuples": p.tuples,
         "loads": p.loads,
         "coverage": rounded(p.coverage, 2),
     })
 }
 
+/// The figures of intervals: null where there was none, and of changes where there were no two.
 fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
+    let rounded = |x, decimals| (i.shape.intervals > 0).then(|| rounded(x, decimals));
+    let change = |x, decimals| rounded(x, decimals).filter(|_| i.shape.intervals > 1);
     value["intervals"] = json!(i.shape.intervals);
     value["mean_interval"] = json!(rounded(i.shape.mean_length(), 1));
     value["distinct"] = json!(rounded(i.shape.distinct, 1));
     value["candidates"] = json!(rounded(i.shape.candidates, 2));
-    value["max_candidates"] = json!(i.shape.max_candidates);
+    value["max_candidates"] = json!((i.shape.intervals > 0).then_some(i.shape.max_candidates));
     value["candidate_coverage"] = json!(rounded(i.shape.candidate_coverage, 4));
     value["candidate_change"] = json!({
-        "mean": rounded(i.shape.mean_change(), 4),
-        "p25": rounded(i.shape.change_at(0.25), 4),
-        "p50": rounded(i.shape.change_at(0.5), 4),
-        "p75": rounded(i.shape.change_at(0.75), 4),
-        "news": rounded(i.shape.news, 4),
+        "mean": change(i.shape.mean_change(), 4),
+        "p25": change(i.shape.change_at(0.25), 4),
+        "p50": change(i.shape.change_at(0.5), 4),
+        "p75": change(i.shape.change_at(0.75), 4),
+        "news": change(i.shape.news, 4),
     });
     value["error_parts"] = json!({
         "false_positive": rounded(i.parts.false_positive, 4),
@@ -92,4 +98,5 @@ fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
     value["false_negatives"] = json!(rounded(i.false_negatives, 3));
     value["promotions"] = json!(i.promotions);
     value["accumulator_full"] = json!(i.accumulator_full);
+    value["unfinished"] = json!(i.unfinished);
 }

@@ -47,6 +47,7 @@ impl Observation {
             address: memory.map(|m| address(m, i)),
             transfer: Transfer::None,
             moves_stack: stack,
+            loaded: loaded(i),
         };
         let reads = |n: u32| is_read(access[n as usize]);
         let operands = 0..i.op_count().min(5);
@@ -347,6 +348,32 @@ fn stored(i: &Instruction) -> Source {
                 .map_or(Source::Memory, |v| Source::Constant(cut(v, size)))
         }
         _ => Source::Memory,
+    }
+}
+
+/// The register whose lower bytes are what a load has loaded, of plain moves.
+fn loaded(i: &Instruction) -> Source {
+    use Mnemonic as M;
+    let moves = matches!(i.mnemonic(), M::Mov | M::Movzx | M::Movsx | M::Movsxd);
+    let bytes = i.memory_size().size();
+    match i.op0_kind() {
+        OpKind::Register if moves && i.op_count() == 2 && i.op1_kind() == OpKind::Memory => {
+            match source_of(i.op0_register()) {
+                Source::General {
+                    number,
+                    size,
+                    second,
+                } if bytes <= usize::from(size) && matches!(bytes, 1 | 2 | 4 | 8) => {
+                    Source::General {
+                        number,
+                        size: bytes as u8,
+                        second,
+                    }
+                }
+                _ => Source::None,
+            }
+        }
+        _ => Source::None,
     }
 }
 

@@ -23,6 +23,7 @@ use trommel_queue::queries;
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::GsOffset;
+use crate::base::ids::ExitId;
 
 /// The page the host sees too.
 pub const THREAD_PAGE: usize = 0;
@@ -100,6 +101,8 @@ pub enum Reason {
     Query = 10,
     /// An event that a profiler is to look at; `target` is where to go on.
     Counted = 11,
+    /// A change of the calling context that generated code does not know; rcx leads to a [`crate::observe::contexts::Crossing`].
+    Context = 12,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -111,8 +114,8 @@ pub struct Context {
     pub flags: u64,
     /// The app address to go to, where the reason says so.
     pub next_pc: AppPc,
-    /// Number of the exit taken.
-    pub exit: u32,
+    /// The exit taken.
+    pub exit: ExitId,
     /// [`Reason`].
     pub reason: u32,
     /// Address to go on at in the cache.
@@ -127,8 +130,8 @@ pub struct Context {
     pub spill_scratch: u64,
     /// Saved base register of an operand out of reach.
     pub spill_far: u64,
-    /// Saved registers, by number, that are homes in the loop of a trace.
-    pub spill_homes: [u64; 16],
+    /// Saved registers, by number, that hold promoted variables in the loop of a trace.
+    pub spill_promoted: [u64; 16],
     /// Values that the first round of a loop has computed for its second one, by the register that has them there.
     pub kept: [u64; 16],
     /// Instructions left of the window that the thread is in, see [`crate::engine::window`].
@@ -181,6 +184,10 @@ pub struct Context {
     pub unshielded: [u64; 12],
     /// Executions up to the next that is profiled, by table entry of the query program.
     pub left: [u32; queries::ENTRIES],
+    /// Address of the last [`crate::observe::contexts::Frame`].
+    pub frame: u64,
+    /// Target of an indirect branch that may change the calling context.
+    pub followed: u64,
     /// Not 0 if something was seen before an instruction, and is to be seen after it.
     pub begun: u64,
     /// Entry points of the runtime, as generated code jumps to them.
@@ -236,6 +243,8 @@ pub struct Entries {
     pub interval_ended: u64,
     /// [`Reason::Query`]; rcx is spilled.
     pub query: u64,
+    /// [`Reason::Context`]; rcx leads to what is known of the change, rcx and rdx are spilled.
+    pub context: u64,
     /// Entry from the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }

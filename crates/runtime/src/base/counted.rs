@@ -5,6 +5,7 @@ use trommel_queue::VALUE_COUNTERS_OFFSET;
 
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
+use crate::base::ids::ExitNumber;
 
 /// The value counters of a thread.
 pub const VALUE_COUNTERS_AT: GsOffset = GsOffset((COUNTERS_OFFSET + VALUE_COUNTERS_OFFSET) as u32);
@@ -39,12 +40,12 @@ pub struct Subject {
     /// The tuple's cell, from GS; 0 without.
     pub cell: u32,
     /// The path of messages.
-    pub path: u32,
+    pub path: ExitNumber,
     /// `Kind`.
     pub kind: u32,
 }
 
-/// Returns the part of a value counter's index that the path of its event contributes.
-pub const fn first_of_value_counter(path: u32) -> u32 {
-    path.wrapping_mul(0x9e37_79b1)
+/// Returns the part of a value counter's index that the number of its event's messages contributes, or what stands in the place of one.
+pub const fn first_of_value_counter(key: u32) -> u32 {
+    key.wrapping_mul(0x9e37_79b1)
 }

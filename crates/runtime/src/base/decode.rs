@@ -156,6 +156,8 @@ pub struct Insn {
     len: u8,
     /// Offset of the RIP-relative 32-bit displacement in the instruction's bytes, 0 when it has none.
     pub rip_disp: u8,
+    /// True if the instruction stores the address of the last x87 instruction.
+    pub stores_x87: bool,
 }
 
 impl Insn {
@@ -170,6 +172,7 @@ impl Insn {
             used: 0,
             len: 0,
             rip_disp: 0,
+            stores_x87: false,
         }
     }
 

@@ -4,6 +4,9 @@
 //! of that size, filled from chunks of `CHUNK` bytes. Larger ones are mappings of their own. The
 //! app's allocator and the runtime's never meet.
 //!
+//! A thread may be killed at any instruction. What it leaves is a heap: at worst a block is nobody's. A large block that was
+//! being moved is moved back ([`undo_move`]), as its owner still believes it to be where it was.
+//!
 //! Invariant: a thread that allocates or frees holds the runtime's lock, or is the only thread yet. The
 //! allocator takes no lock. [`Heap`] is not for general use.
 #![allow(unsafe_code)] // reason: an allocator.
@@ -11,8 +14,8 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::base::address::Range;
 use crate::base::sys;
@@ -175,6 +178,21 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+/// The large block that is being moved: where it was, its length, where it will be. 0: none is.
+static MOVING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// Moves the large block back that a thread was moving when it was killed. The caller holds the lock.
+pub fn undo_move() {
+    const MAYMOVE_FIXED: u64 = 3;
+    let [from, len, to] = MOVING.each_ref().map(|word| word.load(Relaxed));
+    MOVING[0].store(0, Relaxed);
+    if from != 0 && !sys::copy_checked(from, &mut [0]) {
+        let args = [to, len, len, MAYMOVE_FIXED, from, 0];
+        // SAFETY: the mapping that was moved, to where its owner takes it to be, and nothing is.
+        let _ = unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) };
+    }
+}
+
 /// Moves a mapping to a larger one: the kernel moves the pages. To a place of ours: where the
 /// kernel would put it, the app's next mapping would have been.
 fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
@@ -183,10 +201,13 @@ fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
         Ok(to) => to,
         Err(error) => return refused(error),
     };
+    MOVING[1].store(old as u64, Relaxed);
+    MOVING[2].store(to, Relaxed);
+    MOVING[0].store(block as u64, Relaxed);
     let args = [block as u64, old as u64, new as u64, MAYMOVE_FIXED, to, 0];
     // SAFETY: the block is a mapping of its own, and its owner goes on with what is returned; what
     // is replaced is the mapping just made.
-    match unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) } {
+    let grown = match unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) } {
         Ok(at) => {
             sys::disown(block as u64, old);
             if new > old {
@@ -199,12 +220,34 @@ fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
             unsafe { sys::munmap(to, new) };
             refused(error)
         }
-    }
+    };
+    MOVING[0].store(0, Relaxed);
+    grown
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Does what a thread has done that is killed before, or after, the block has moved, and undoes it.
+    fn killed_while_moving(block: u64, len: u64, new: usize) {
+        let is_there = || sys::copy_checked(block, &mut [0]);
+        for moved in [false, true] {
+            let to = sys::anonymous(new).expect("memory");
+            for (word, value) in MOVING.iter().zip([block, len, to]) {
+                word.store(value, Relaxed);
+            }
+            if moved {
+                let args = [block, len, len, 3, to, 0];
+                // SAFETY: the block is this test's, and what is replaced was just made.
+                unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) }
+                    .expect("it moves");
+            }
+            assert_eq!(is_there(), !moved);
+            undo_move();
+            assert!(is_there());
+        }
+    }
 
     #[test]
     fn blocks_keep_what_is_in_them_when_they_grow() {
@@ -222,6 +265,9 @@ mod tests {
                 assert!(!block.is_null());
                 for at in (0..from).step_by(4096) {
                     block.add(at).write(at as u8 ^ (at >> 12) as u8);
+                }
+                if class(layout) > LARGEST.trailing_zeros() as usize {
+                    killed_while_moving(block as u64, whole_pages(from) as u64, whole_pages(to));
                 }
                 let grown = heap.realloc(block, layout, to);
                 assert!(!grown.is_null(), "{from} to {to}");

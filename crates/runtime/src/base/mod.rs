@@ -5,10 +5,14 @@
 //! | [`address`] | addresses of code, and ranges of them |
 //! | [`area`] | the per-thread block that GS points to |
 //! | [`bytes`] | numbers read from bytes |
+//! | [`call`] | system calls, raw, and those on descriptors |
 //! | [`counted`] | layout that assembly, generated code and the profiler share |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
 //! | [`emit`] | writing of machine code |
+//! | [`ended`] | the end of a thread, as the kernel knows it |
 //! | [`heap`] | the runtime's allocator |
+//! | [`ids`] | numbers of things, each a type |
+//! | [`keys`] | memory protection keys |
 //! | [`knock`] | the signal by which the host calls a thread into the runtime |
 //! | [`lock`] | the lock of what threads use one at a time |
 //! | [`own`] | list of the runtime's memory |
@@ -18,17 +22,22 @@
 //! | [`signals`] | signals, as the kernel lays them out |
 //! | [`start`] | arguments from the host at start |
 //! | [`stress`] | stress options |
-//! | [`sys`] | raw system calls |
+//! | [`sys`] | system calls on memory, descriptors and threads |
 //! | [`syscalls`] | system calls, by the runtime's part in them |
 
 pub mod address;
 pub mod area;
 pub mod bytes;
+pub mod call;
 pub mod counted;
 pub mod decode;
 pub mod emit;
+pub mod ended;
 pub mod heap;
+pub mod ids;
+pub mod keys;
 pub mod knock;
+pub mod limits;
 pub mod lock;
 pub mod own;
 pub mod phase;

@@ -64,13 +64,13 @@ pub fn remove(start: u64, bytes: u64) {
     let Some([first, last]) = OWNED.ranges[..count].iter().find(holds) else {
         return;
     };
-    let behind = last.load(Relaxed);
+    let old_end = last.load(Relaxed);
     if first.load(Relaxed) == start {
         first.store(end, Relaxed);
     } else {
         last.store(start, Relaxed);
-        if end < behind {
-            add(end, behind - end);
+        if end < old_end {
+            add(end, old_end - end);
         }
     }
 }

@@ -17,7 +17,7 @@ impl Prefix {
     /// Prefix that is known only at run time.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
-    /// Prefix of no path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
+    /// Prefix of no path: events are counted one by one, as one of them may be a sample (`translate/ways/strides.rs`).
     pub const SAMPLED: Self = Self(u32::MAX - 1);
 
     /// The prefix of a number, counted from 0.

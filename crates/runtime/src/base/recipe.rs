@@ -167,11 +167,11 @@ mod tests {
             adjust: -24,
             right: Right::Constant(24),
         };
-        let behind_two_pops = recipe.with_stack_moved(16).expect("followed");
-        assert_eq!(behind_two_pops.adjust, -40);
+        let after_two_pops = recipe.with_stack_moved(16).expect("followed");
+        assert_eq!(after_two_pops.adjust, -40);
         let registers = |sp: u64| move |_| sp;
         let then = recipe.flags(registers(0x7fff_0018));
-        assert_eq!(then, behind_two_pops.flags(registers(0x7fff_0028)));
+        assert_eq!(then, after_two_pops.flags(registers(0x7fff_0028)));
         let compared = Recipe {
             left: Reg::RAX,
             right: Right::Register(Reg::RSP),

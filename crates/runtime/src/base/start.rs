@@ -33,4 +33,7 @@ pub struct StartArgs {
     pub kept_device: u64,
     /// Inode of the file with that path.
     pub kept_inode: u64,
+    /// The program's own limits, soft and hard, of [`trommel_queue::LIMITS`] in turn. The kernel's may be higher, so that there is
+    /// room for the runtime.
+    pub limits: [[u64; 2]; trommel_queue::LIMITS.len()],
 }

@@ -1,75 +1,17 @@
-//! System calls, raw. The only way the runtime talks to the kernel.
+//! System calls that the runtime makes. Its only way to talk to the kernel.
 #![allow(unsafe_code)] // reason: system calls.
 
 use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use crate::base::own;
+use crate::base::keys::with_keys_lifted;
+use crate::base::{limits, own};
 
-pub use linux_raw_sys::general as nr;
+pub use crate::base::call::{Errno, call, checked, close, nr, read};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
-
-/// A failed system call: the positive error number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// A signal interrupted the call.
-    pub const EINTR: Self = Self(4);
-    /// `ENOENT`: no such file or entry.
-    pub const ENOENT: Self = Self(2);
-    /// A request that this file, or this kernel, does not know.
-    pub const ENOTTY: Self = Self(25);
-    /// A file is too large.
-    pub const EFBIG: Self = Self(27);
-}
-
-/// Does a system call.
-///
-/// # Safety
-/// As the call itself: pointers among the arguments must be valid for what the call does with
-/// them, and it must not break what the rest of the program relies on.
-#[inline]
-pub unsafe fn call(nr: u32, args: [u64; 6]) -> i64 {
-    let result;
-    // SAFETY: the caller answers for the call; the registers it clobbers are declared.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") u64::from(nr) => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-fn check(result: i64) -> Result<u64, Errno> {
-    if (-4095..0).contains(&result) {
-        Err(Errno(-result as i32))
-    } else {
-        Ok(result as u64)
-    }
-}
-
-/// Does a system call, and returns its error as an [`Errno`].
-///
-/// # Safety
-/// The same as for [`call`].
-pub unsafe fn checked(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
-    // SAFETY: handed on to the caller.
-    check(unsafe { call(nr, args) })
-}
 
 /// Arguments of `mmap`.
 pub struct Map {
@@ -92,6 +34,9 @@ pub struct Map {
 /// # Safety
 /// With `MAP_FIXED`, nothing that is still used may lie in the range.
 pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
+    if map.flags & nr::MAP_FIXED == 0 {
+        limits::room_for(map.len.next_multiple_of(PAGE) as u64);
+    }
     // SAFETY: the caller answers for a fixed range; otherwise new memory is taken.
     let at = unsafe {
         checked(
@@ -195,8 +140,12 @@ pub fn disown(at: u64, len: usize) {
 pub unsafe fn map_again(from: u64, len: usize, to: u64) -> Result<u64, Errno> {
     const MAYMOVE_FIXED: u64 = 3;
     let args = [from, 0, len as u64, MAYMOVE_FIXED, to, 0];
+    // The kernel counts what is there and what takes its place.
+    limits::room_for(len as u64);
     // SAFETY: with an old length of 0 the call makes a second mapping; the caller answers for `to`.
-    unsafe { checked(nr::__NR_mremap, args) }
+    let mapped = unsafe { checked(nr::__NR_mremap, args) };
+    limits::settle();
+    mapped
 }
 
 /// Maps `len` bytes of a file at `to`, from `offset` on, given a place where its start is mapped
@@ -207,10 +156,11 @@ pub unsafe fn map_again(from: u64, len: usize, to: u64) -> Result<u64, Errno> {
 pub unsafe fn map_forward(start: u64, offset: usize, len: usize, to: u64) -> Result<u64, Errno> {
     const MAYMOVE: u64 = 1;
     let whole = offset + len;
+    limits::room_for(whole as u64);
     let args = [start, 0, whole as u64, MAYMOVE, 0, 0];
     // SAFETY: with an old length of 0 the call makes a second mapping, where nothing is.
     let at = unsafe { checked(nr::__NR_mremap, args) }?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: handed on to the caller. Room for what takes the place of the same is there already.
     let mapped = unsafe { map_again(at + offset as u64, len, to) };
     // SAFETY: just made.
     unsafe { munmap(at, whole) };
@@ -265,50 +215,12 @@ pub unsafe fn munmap(at: u64, len: usize) {
     disown(at, len);
     // SAFETY: handed on to the caller. A failure leaves the memory mapped, which harms nobody.
     let _ = unsafe { call(nr::__NR_munmap, [at, len as u64, 0, 0, 0, 0]) };
+    limits::settle();
 }
 
 /// Opens a file for reading. `path` ends with a NUL byte.
 pub fn open(path: &core::ffi::CStr) -> Result<i32, Errno> {
-    const AT_FDCWD: i64 = -100;
-    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
-    // SAFETY: the path is NUL-terminated.
-    unsafe {
-        checked(
-            nr::__NR_openat,
-            [AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0],
-        )
-    }
-    .map(|fd| fd as i32)
-}
-
-/// Reads what fits, restarting when interrupted.
-pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        // SAFETY: the buffer is ours and as long as said.
-        let n = unsafe {
-            checked(
-                nr::__NR_read,
-                [
-                    fd as u64,
-                    buffer.as_mut_ptr() as u64,
-                    buffer.len() as u64,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        match n {
-            Err(Errno::EINTR) => {}
-            other => return other.map(|n| n as usize),
-        }
-    }
-}
-
-/// Closes a file.
-pub fn close(fd: i32) {
-    // SAFETY: the descriptor is ours.
-    let _ = unsafe { call(nr::__NR_close, [fd as u64, 0, 0, 0, 0, 0]) };
+    limits::open(path)
 }
 
 /// A mapping, as the kernel reports one of `/proc/PID/maps` (`procmap_query`).
@@ -329,7 +241,8 @@ pub struct MappingAt {
     pub offset: u64,
     /// Inode of the file, 0 for none.
     pub inode: u64,
-    device: [u32; 2],
+    /// Device of the file: major and minor number.
+    pub device: [u32; 2],
     /// Bytes of its name, a NUL byte included; 0 when it has none.
     pub name_size: u32,
     build_id_size: u32,
@@ -361,6 +274,14 @@ pub fn getpid() -> i32 {
     unsafe { call(nr::__NR_getpid, [0; 6]) as i32 }
 }
 
+/// Returns whether there is a thread `tid` of the process `pid`, which may be ending.
+pub fn is_thread(pid: u32, tid: u32) -> bool {
+    const ESRCH: i64 = -3;
+    let args = [u64::from(pid), u64::from(tid), 0, 0, 0, 0];
+    // SAFETY: nothing is sent.
+    unsafe { call(nr::__NR_tgkill, args) != ESRCH }
+}
+
 /// The user that this process is of.
 pub fn getuid() -> u32 {
     // SAFETY: no arguments.
@@ -379,19 +300,12 @@ pub fn gettid() -> i32 {
     unsafe { call(nr::__NR_gettid, [0; 6]) as i32 }
 }
 
-fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: bool) {
+fn futex(word: u64, op: u32, value: u32, timeout: Option<u64>, private: bool) {
     const PRIVATE: u32 = 128;
     let op = if private { op | PRIVATE } else { op };
     let spec = [0, timeout.unwrap_or(0)];
     let spec_at = timeout.map_or(0, |_| spec.as_ptr() as u64);
-    let args = [
-        word.as_ptr() as u64,
-        u64::from(op),
-        u64::from(value),
-        spec_at,
-        0,
-        0,
-    ];
+    let args = [word, u64::from(op), u64::from(value), spec_at, 0, 0];
     // SAFETY: a futex word and a timespec.
     let _ = unsafe { call(nr::__NR_futex, args) };
 }
@@ -399,7 +313,20 @@ fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: b
 /// Sleeps while `word` is `value`, until woken, interrupted, or `nanos` (less than a second) have
 /// passed. `private`: only this process sleeps on that word.
 pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: bool) {
+    let word = word.as_ptr() as u64;
     futex(word, nr::FUTEX_WAIT, value, nanos, private);
+}
+
+/// Sleeps like [`futex_wait`], while the low half of `word`, of this process alone, is `value`.
+pub fn futex_wait_half(word: &AtomicU64, value: u32, nanos: Option<u64>) {
+    let low = word.as_ptr() as u64;
+    futex(low, nr::FUTEX_WAIT, value, nanos, true);
+}
+
+/// Wakes up to `count` that sleep by [`futex_wait_half`].
+pub fn futex_wake_half(word: &AtomicU64, count: u32) {
+    let low = word.as_ptr() as u64;
+    futex(low, nr::FUTEX_WAKE, count, None, true);
 }
 
 /// Sleeps for `nanos` (less than a second), or until interrupted.
@@ -409,6 +336,7 @@ pub fn nap(nanos: u64) {
 
 /// Wakes up to `count` that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
+    let word = word.as_ptr() as u64;
     futex(word, nr::FUTEX_WAKE, count, None, private);
 }
 
@@ -520,12 +448,49 @@ unsafe fn across(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
     n.max(0) as usize
 }
 
+/// Reads a few bytes at the start of the page of `address`, as the kernel reads arguments of a call: that brings the page, lets a
+/// stack grow down to it, and needs no more rights than to execute. Returns whether the page is there. No signal is raised.
+pub fn reach(address: u64) -> bool {
+    const PAGE: u64 = 4096;
+    const EFAULT: i64 = -14;
+    const MODIFY: u64 = 3;
+    let page = address & !(PAGE - 1);
+    let nothing = u64::MAX;
+    // SAFETY: the kernel reads what is at `page`, and then finds that there is no such descriptor.
+    unsafe { call(nr::__NR_epoll_ctl, [nothing, MODIFY, nothing, page, 0, 0]) != EFAULT }
+}
+
+/// Faults of the program are served by its own threads, or were at some time (`userfaultfd`).
+static FAULTS_SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Takes note that threads of the program may serve faults of others.
+pub fn serve_faults() {
+    FAULTS_SERVED.store(true, Relaxed);
+}
+
+/// Returns whether threads of the program may serve faults of others.
+pub fn faults_are_served() -> bool {
+    FAULTS_SERVED.load(Relaxed)
+}
+
+/// Returns whether a page is in memory, so that reading it waits for nobody. True where the kernel does not say: of a file that
+/// the user neither owns nor may write.
+pub fn is_resident(page: u64) -> bool {
+    let mut resident = 1_u8;
+    let args = [page, 1, &raw mut resident as u64, 0, 0, 0];
+    // SAFETY: the kernel writes a byte for the one page.
+    let result = unsafe { call(nr::__NR_mincore, args) };
+    result != 0 || resident & 1 != 0
+}
+
 /// Copies memory of this process that may not be there; whether all of it was.
 pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
     let len = to.len() as u64;
     let local = [to.as_mut_ptr() as u64, len];
     // SAFETY: `to` may be written.
-    unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() }
+    let copied = || unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() };
+    // This call does not grow stacks.
+    copied() || reach(from) && copied()
 }
 
 /// Copies words of this process, as far as they are there; how many that is.
@@ -569,8 +534,7 @@ pub fn link_of(fd: i32, name: &mut [u8]) -> Option<usize> {
 
 /// Returns how many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
 pub fn readable_pages(page: u64, count: usize) -> usize {
-    let mut bytes = [0_u8; 16];
-    let count = count.min(bytes.len());
+    let count = count.min(16);
     // All at once, and mapped when they are read. Refused if there is one that cannot be, and by old
     // kernels.
     let advice = u64::from(nr::MADV_POPULATE_READ);
@@ -584,10 +548,9 @@ pub fn readable_pages(page: u64, count: usize) -> usize {
     if present == 0 {
         return count;
     }
-    let local = [bytes.as_mut_ptr() as u64, count as u64];
-    let remote: [[u64; 2]; 16] = core::array::from_fn(|n| [page + n as u64 * 4096, 1]);
-    // SAFETY: `bytes` may be written, and is as long as said.
-    unsafe { across(nr::__NR_process_vm_readv, local, &remote[..count]) }
+    // Also what may be executed and not read, as code is.
+    let all = (0..count as u64).map(|n| page + n * 4096);
+    with_keys_lifted(|| all.take_while(|&page| reach(page)).count())
 }
 
 /// Writes memory of this process that may not be there; whether all of it was.
@@ -595,5 +558,8 @@ pub fn write_checked(from: &[u8], to: u64) -> bool {
     let len = from.len() as u64;
     let local = [from.as_ptr() as u64, len];
     // SAFETY: `from` is only read; what is written is memory of the app.
-    unsafe { across(nr::__NR_process_vm_writev, local, &[[to, len]]) == from.len() }
+    let written =
+        || unsafe { across(nr::__NR_process_vm_writev, local, &[[to, len]]) == from.len() };
+    // This call does not grow stacks.
+    written() || reach(to) && written()
 }

@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as nr;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
-use super::LINE;
 use crate::base::address::CachePc;
 use crate::base::address::Range;
 use crate::base::emit::Code;
 use crate::base::own;
 use crate::base::stress;
 use crate::base::sys;
-use crate::memory::region;
+use crate::memory::mapping;
 
+/// Bytes of a cache line.
+pub(super) const LINE: u64 = 64;
 /// Offset of an arena's stubs.
 const STUB_OFFSET: u64 = CODE_BYTES;
 /// Offset of an arena's counters.
@@ -138,8 +139,8 @@ impl Area {
 
     /// Finds out up to where there is nothing.
     fn bound(&mut self) {
-        let behind = self.kept.partition_point(|e| e.end <= self.next);
-        self.limit = self.kept.get(behind).map_or(self.end, |e| e.start);
+        let after = self.kept.partition_point(|e| e.end <= self.next);
+        self.limit = self.kept.get(after).map_or(self.end, |e| e.start);
         self.limit = self.limit.max(self.next);
     }
 
@@ -395,7 +396,7 @@ fn candidates(range: Range) -> impl Iterator<Item = u64> {
 
 /// Looks through the whole map for a gap near `range`.
 fn search(range: Range) -> Option<u64> {
-    let all = region::read_all()?;
+    let all = mapping::read_all()?;
     let fits = |at: u64| {
         let end = at + ARENA_BYTES;
         end.saturating_sub(range.start) < REACH && range.end.saturating_sub(at) < REACH

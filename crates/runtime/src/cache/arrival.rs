@@ -36,6 +36,7 @@ use super::table::Table;
 use super::{Cache, Head};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::FragmentId;
 use crate::cache::entry::tag_check;
 use crate::slot;
 
@@ -54,7 +55,7 @@ pub(super) struct Arrivals {
 
 #[derive(Clone, Copy)]
 struct Lead {
-    fragment: u32,
+    fragment: FragmentId,
     at: CachePc,
     checked: CachePc,
     arena: usize,
@@ -76,7 +77,7 @@ impl Arrivals {
         }
     }
 
-    fn of(&mut self, app: AppPc, fragment: u32) -> Option<&mut Lead> {
+    fn of(&mut self, app: AppPc, fragment: FragmentId) -> Option<&mut Lead> {
         let n = self.by_address.get(app)?;
         let lead = self.leads.get_mut(n as usize)?;
         (lead.fragment == fragment).then_some(lead)
@@ -86,8 +87,8 @@ impl Arrivals {
 impl Cache {
     /// Returns the address that the tables lead to for a fragment of code that does not change, and that calls return to. `checked` is its
     /// checked entry. As long as the fragment may become a trace, the address is that of its counted arrival.
-    pub fn arrival(&mut self, id: u32, checked: CachePc) -> CachePc {
-        let fragment = self.fragments[id as usize];
+    pub fn arrival(&mut self, id: FragmentId, checked: CachePc) -> CachePc {
+        let fragment = self.fragments[id.index()];
         let open = matches!(fragment.head, Head::Unknown | Head::Counted(..));
         if self.heads.threshold == 0 || !open {
             return checked;
@@ -164,15 +165,15 @@ impl Cache {
     }
 
     /// Returns the counted arrival of a fragment, if it has one, and its checked entry.
-    pub fn counted_arrival(&mut self, id: u32) -> Option<(CachePc, CachePc)> {
-        let app = self.fragments[id as usize].app;
+    pub fn counted_arrival(&mut self, id: FragmentId) -> Option<(CachePc, CachePc)> {
+        let app = self.fragments[id.index()].app;
         let lead = self.arrivals.of(app, id).filter(|lead| !lead.settled)?;
         Some((lead.at, lead.checked))
     }
 
     /// A fragment is not counted any more where it is arrived at.
-    pub(super) fn settle_arrival(&mut self, id: u32) {
-        let app = self.fragments[id as usize].app;
+    pub(super) fn settle_arrival(&mut self, id: FragmentId) {
+        let app = self.fragments[id.index()].app;
         let Some(lead) = self.arrivals.of(app, id).filter(|lead| !lead.settled) else {
             return;
         };

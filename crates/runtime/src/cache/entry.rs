@@ -1,6 +1,6 @@
-//! The check at which indirect branches enter a fragment.
+//! Checked entries: the check at which indirect branches enter a fragment, and the jump that stands there when it is retired.
 
-use crate::base::address::AppPc;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
 use crate::slot;
 
@@ -13,4 +13,14 @@ pub fn tag_check(code: &mut Code, app: AppPc) {
     let right = code.jrcxz();
     code.jmp_gs(slot!(entry.mismatch));
     code.bind8_here(right);
+}
+
+/// Returns the code of every checked entry that is retired: `jmp gs:[…]`, eight bytes.
+pub(super) fn retired_entry() -> u64 {
+    let mut bytes = [0; 16];
+    let mut code = Code::new(CachePc(0), &mut bytes);
+    code.jmp_gs(slot!(entry.absent));
+    code.bytes()
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

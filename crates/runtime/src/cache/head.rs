@@ -23,12 +23,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use alloc::vec::Vec;
 
+use super::entry::retired_entry;
 use super::table::Table;
-use super::{Cache, Exit, UNLINKED, Way, retired_entry};
+use super::{Cache, Exit, UNLINKED, Way};
 use crate::base::address::Range;
 use crate::base::address::Ranges;
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::{ExitId, ExitIds, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::slot;
 
@@ -58,7 +60,7 @@ pub(super) struct Heads {
     /// Index in `recorded`, by address.
     by_address: Table,
     /// Recorded fragments and their exits.
-    recorded: Vec<(u32, (u32, u32))>,
+    recorded: Vec<(FragmentId, ExitIds)>,
     /// Sites: places where indirect branches of traces go elsewhere and are counted.
     sites: Vec<Site>,
     /// Indirect branches that go to too many places.
@@ -126,32 +128,32 @@ impl Cache {
     }
 
     /// Returns whether a fragment is a trace.
-    pub fn is_trace(&self, id: u32) -> bool {
-        self.fragments[id as usize].head == Head::Trace
+    pub fn is_trace(&self, id: FragmentId) -> bool {
+        self.fragments[id.index()].head == Head::Trace
     }
 
     /// The number that the next exit will have.
-    pub fn next_exit(&self) -> u32 {
-        self.first_exit.wrapping_add(self.exits.len() as u32)
+    pub fn next_exit(&self) -> ExitId {
+        self.first_exit.plus(self.exits.len())
     }
 
     /// The recorded fragment of an address, with this after it on an acyclic path, and its exits.
-    pub fn recorded(&self, app: AppPc, prefix: Prefix) -> Option<(u32, (u32, u32))> {
+    pub fn recorded(&self, app: AppPc, prefix: Prefix) -> Option<(FragmentId, ExitIds)> {
         let n = self.heads.by_address.get(prefix.key(app))?;
         self.heads.recorded.get(n as usize).copied()
     }
 
     /// Keeps a recorded fragment for the next path.
-    pub fn keep_recorded(&mut self, id: u32, exits: (u32, u32)) {
+    pub fn keep_recorded(&mut self, id: FragmentId, exits: ExitIds) {
         let n = self.heads.recorded.len() as u32;
-        let key = self.fragments[id as usize].key();
+        let key = self.fragments[id.index()].key();
         self.heads.recorded.push((id, exits));
         self.heads.by_address.insert(key, n);
     }
 
     /// Returns the address where an exit that counts enters a fragment.
-    pub(super) fn counted_entry(&mut self, id: u32) -> CachePc {
-        let fragment = self.fragments[id as usize];
+    pub(super) fn counted_entry(&mut self, id: FragmentId) -> CachePc {
+        let fragment = self.fragments[id.index()];
         let fixed = fragment.source.is_none() && !fragment.guarded;
         match fragment.head {
             Head::Counted(at, _) => at,
@@ -172,7 +174,7 @@ impl Cache {
             return false;
         };
         self.counted_entry(id);
-        let fragment = self.fragments[id as usize];
+        let fragment = self.fragments[id.index()];
         let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
         else {
             return false;
@@ -182,8 +184,8 @@ impl Cache {
         unsafe { &*(at as *const AtomicU32) }.fetch_sub(1, Relaxed) <= 1
     }
 
-    fn make_counted_entry(&mut self, id: u32) -> Option<CachePc> {
-        let fragment = self.fragments[id as usize];
+    fn make_counted_entry(&mut self, id: FragmentId) -> Option<CachePc> {
+        let fragment = self.fragments[id.index()];
         let n = self.arena_of(fragment.entry)?;
         if self.arenas[n].room() < ROOM {
             return None;
@@ -207,17 +209,17 @@ impl Cache {
         code.put_u32(from.0, rel as i32 as u32);
         code.bind8_here(hot);
         code.load_gs(Reg::RCX, slot!(spill_rcx));
-        code.store_gs_imm32(slot!(exit), exit);
+        code.store_gs_imm32(slot!(exit), exit.0);
         code.jmp_gs(slot!(entry.hot));
         self.place_lead(n, code.bytes());
-        self.fragments[id as usize].head = Head::Counted(at, counter);
+        self.fragments[id.index()].head = Head::Counted(at, counter);
         self.count_again(id);
         Some(at)
     }
 
     /// Sets a fragment's counter to what it started at.
-    pub fn count_again(&self, id: u32) {
-        let fragment = &self.fragments[id as usize];
+    pub fn count_again(&self, id: FragmentId) {
+        let fragment = &self.fragments[id.index()];
         if let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
         {
             let at = self.arenas[n].counter(counter);
@@ -236,8 +238,8 @@ impl Cache {
     /// Fragments in `range` become traces sooner.
     pub fn count_soon(&mut self, range: Range) {
         self.heads.soon.add(range);
-        for id in 0..self.fragments.len() as u32 {
-            let fragment = &self.fragments[id as usize];
+        for id in self.ids() {
+            let fragment = &self.fragments[id.index()];
             if (range.start..range.end).contains(&fragment.app.0) {
                 self.count_again(id);
             }
@@ -252,7 +254,7 @@ impl Cache {
         pc: AppPc,
         patch: CachePc,
         plain: i32,
-    ) -> Option<(u32, u64)> {
+    ) -> Option<(ExitId, u64)> {
         let (counter, address) = self.arenas[arena].take_counter()?;
         // SAFETY: a counter of the arena, aligned.
         unsafe { &*(address as *const AtomicU32) }.store(self.heads.threshold, Relaxed);
@@ -277,7 +279,7 @@ impl Cache {
     /// The site of an exit has counted to its end. It counts again, a few times, each time longer;
     /// then no more. Returns true if there was one miss in less than `OFTEN` nanoseconds: then its branch is
     /// fickle. Also returns how many misses it has counted.
-    pub fn site_is_hot(&mut self, exit: u32, now: u64) -> (bool, u64) {
+    pub fn site_is_hot(&mut self, exit: ExitId, now: u64) -> (bool, u64) {
         const TIMES: u32 = 6;
         /// A miss takes about 8.
         const OFTEN: u64 = 100;
@@ -315,7 +317,7 @@ impl Cache {
         let Some(id) = self.table.get(fragment.key()) else {
             return false;
         };
-        let fragment = &self.fragments[id as usize];
+        let fragment = &self.fragments[id.index()];
         if fragment.entry != entry || fragment.head != Head::Trace {
             return false;
         }
@@ -327,11 +329,11 @@ impl Cache {
 
     /// Gives a loop up that keeps slots of the stack frame in registers, as a hot way leads out of it and back to
     /// its start. False if that has been done several times.
-    pub fn give_up_loop(&mut self, id: u32) -> bool {
+    pub fn give_up_loop(&mut self, id: FragmentId) -> bool {
         const TIMES: u32 = 3;
-        let fragment = self.fragments[id as usize];
+        let fragment = self.fragments[id.index()];
         let times = self.heads.grown.get(fragment.app).unwrap_or(0);
-        if fragment.homes == 0 || times >= TIMES {
+        if fragment.promoted == 0 || times >= TIMES {
             return false;
         }
         self.heads.grown.insert(fragment.app, times + 1);
@@ -346,15 +348,15 @@ impl Cache {
     }
 
     /// Counts a fragment no more.
-    pub fn settle(&mut self, id: u32) {
+    pub fn settle(&mut self, id: FragmentId) {
         self.give_counter_back(id);
-        self.fragments[id as usize].head = Head::Settled;
+        self.fragments[id.index()].head = Head::Settled;
         self.lead_links(id, id);
     }
 
-    pub(super) fn give_counter_back(&mut self, id: u32) {
+    pub(super) fn give_counter_back(&mut self, id: FragmentId) {
         self.settle_arrival(id);
-        let fragment = &self.fragments[id as usize];
+        let fragment = &self.fragments[id.index()];
         if let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
         {
             self.arenas[n].give_counter_back(counter);
@@ -362,15 +364,15 @@ impl Cache {
     }
 
     /// Links everything to `to` that was linked to `from`.
-    fn lead_links(&mut self, from: u32, to: u32) {
-        let first = &mut self.fragments[from as usize].first_link;
+    fn lead_links(&mut self, from: FragmentId, to: FragmentId) {
+        let first = &mut self.fragments[from.index()].first_link;
         let mut link = core::mem::replace(first, UNLINKED);
         while let Some(exit) = self.exits.get_mut(link as usize) {
             let next = core::mem::replace(&mut exit.next_link, UNLINKED);
-            exit.to = UNLINKED;
-            self.link(self.first_exit.wrapping_add(link), to);
+            exit.to = FragmentId::NONE;
+            self.link(self.first_exit.plus(link as usize), to);
             let exit = self.exits[link as usize];
-            if exit.to == UNLINKED {
+            if exit.to == FragmentId::NONE {
                 Self::patch(exit.patch, exit.stub);
             }
             link = next;
@@ -378,19 +380,19 @@ impl Cache {
     }
 
     /// Puts a trace, which is found by its address already, in the place of the fragment that was.
-    pub fn supersede(&mut self, old: u32, new: u32) {
-        Self::lead_entry(&self.fragments[old as usize], retired_entry());
+    pub fn supersede(&mut self, old: FragmentId, new: FragmentId) {
+        Self::lead_entry(&self.fragments[old.index()], retired_entry());
         self.lead_links(old, new);
         self.bury(old);
     }
 
     /// Links the exits from number `first` on whose targets are there.
-    pub fn link_ahead(&mut self, first: u32) {
-        let from = first.wrapping_sub(self.first_exit) as usize;
+    pub fn link_ahead(&mut self, first: ExitId) {
+        let from = first.since(self.first_exit) as usize;
         for n in from..self.exits.len() {
             let exit = self.exits[n];
             if let Some(id) = self.lookup_on(exit.target, exit.prefix) {
-                self.link(self.first_exit.wrapping_add(n as u32), id);
+                self.link(self.first_exit.plus(n), id);
             }
         }
     }

@@ -25,9 +25,10 @@ use core::mem::take;
 use super::arena::{Arena, Extent};
 use super::{Cache, Exit, Fragment, Part, Step};
 use crate::base::address::CachePc;
+use crate::base::ids::ExitId;
 
 /// Distance between the numbers of the exits of a generation's first variant and those of its second.
-pub(super) const APART: u32 = 1 << 31;
+pub(super) const APART: ExitId = ExitId(1 << 31);
 
 /// Fragments that were retired together.
 #[derive(Default)]
@@ -36,7 +37,7 @@ pub(super) struct Generation {
     pub(super) epoch: u64,
     /// The tables of indirect targets were emptied since the last of them came out.
     pub(super) forgotten: bool,
-    pub(super) first_exit: u32,
+    pub(super) first_exit: ExitId,
     pub(super) fragments: Vec<Fragment>,
     pub(super) steps: Vec<Step>,
     pub(super) exits: Vec<Exit>,
@@ -66,11 +67,11 @@ impl Generation {
                 continue;
             };
             let list = self.parts.get(arena).map_or(&[][..], |p| &p.fragments);
-            let behind = list.partition_point(|&(start, _)| start <= pc);
-            let Some(&(start, id)) = behind.checked_sub(1).and_then(|n| list.get(n)) else {
+            let after = list.partition_point(|&(start, _)| start <= pc);
+            let Some(&(start, id)) = after.checked_sub(1).and_then(|n| list.get(n)) else {
                 continue;
             };
-            let fragment = self.fragments[id as usize];
+            let fragment = self.fragments[id.index()];
             if pc >= fragment.end || pins.iter().any(|p| p.fragment.entry == fragment.entry) {
                 continue;
             }
@@ -86,16 +87,16 @@ impl Generation {
                     end: fragment.end.0,
                 },
                 stubs: Vec::new(),
-                behind: pc,
+                after: pc,
             });
         }
         if pins.is_empty() {
             return pins;
         }
         for (n, exit) in self.exits.iter().enumerate() {
-            let taken = |p: &&mut Pin| p.behind <= exit.patch && exit.patch.0 < p.code.end;
+            let taken = |p: &&mut Pin| p.after <= exit.patch && exit.patch.0 < p.code.end;
             if let Some(pin) = pins.iter_mut().find(taken) {
-                pin.keep_exit(self.first_exit.wrapping_add(n as u32), *exit);
+                pin.keep_exit(self.first_exit.plus(n), *exit);
             }
         }
         pins
@@ -109,16 +110,16 @@ pub(super) struct Pin {
     arena: usize,
     fragment: Fragment,
     steps: Vec<Step>,
-    exits: Vec<(u32, Exit)>,
+    exits: Vec<(ExitId, Exit)>,
     code: Extent,
     stubs: Vec<Extent>,
     /// Address after the call, where the threads go on.
-    behind: CachePc,
+    after: CachePc,
 }
 
 impl Pin {
     /// The jump after the call, which leads to its stub since the fragment was retired.
-    fn keep_exit(&mut self, number: u32, exit: Exit) {
+    fn keep_exit(&mut self, number: ExitId, exit: Exit) {
         /// Bytes of a stub at most.
         const STUB: u64 = 32;
         // SAFETY: the displacement of a jump in a fragment that is still there; written under the lock only, which is held.
@@ -163,7 +164,7 @@ impl Cache {
         }
         self.make_gaps();
         if self.old.is_empty() && self.is_new() {
-            self.first_exit = self.exits_from(0);
+            self.first_exit = self.exits_from(ExitId(0));
             self.spare_exit = self.exits_from(APART);
             self.renumber_recipes();
         }
@@ -223,12 +224,12 @@ impl Cache {
     }
 
     /// Returns the first number for exits of a generation, from `first` on. Numbers of pins' exits are left out.
-    pub(super) fn exits_from(&self, mut first: u32) -> u32 {
+    pub(super) fn exits_from(&self, mut first: ExitId) -> ExitId {
         /// More than a generation has.
         const MANY: u32 = 1 << 26;
         let taken = || self.pins.iter().flat_map(|p| &p.exits);
-        while let Some(&(number, _)) = taken().find(|(n, _)| n.wrapping_sub(first) < MANY) {
-            first = number.wrapping_add(1);
+        while let Some(&(number, _)) = taken().find(|(n, _)| n.since(first) < MANY) {
+            first = number.plus(1);
         }
         first
     }
@@ -238,7 +239,7 @@ impl Cache {
         self.pins.iter().any(|p| p.code.holds(pc.0))
     }
 
-    pub(super) fn pinned_exit(&self, number: u32) -> Option<Exit> {
+    pub(super) fn pinned_exit(&self, number: ExitId) -> Option<Exit> {
         let mut all = self.pins.iter().flat_map(|p| &p.exits);
         all.find(|(n, _)| *n == number).map(|&(_, exit)| exit)
     }

@@ -27,12 +27,14 @@
 use alloc::vec::Vec;
 use core::arch::asm;
 
+use super::entry::retired_entry;
 use super::table::Table;
-use super::{Cache, Fragment, FragmentState, UNLINKED, retired_entry};
+use super::{Cache, Fragment, FragmentState, UNLINKED};
 use crate::base::address::Range;
 use crate::base::address::{AppPc, CachePc};
 use crate::base::bytes::same;
 use crate::base::emit::Code;
+use crate::base::ids::FragmentId;
 use crate::base::prefix::Prefix;
 use crate::cache::entry::tag_check;
 use crate::memory::pages::{PAGE, page_of, whole};
@@ -44,7 +46,7 @@ const MOST: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Node {
-    fragment: u32,
+    fragment: FragmentId,
     next: u32,
 }
 
@@ -58,11 +60,11 @@ pub(super) struct Index {
     /// First of the nodes that are not in use.
     free: u32,
     /// The youngest suspect, by address.
-    suspects: Table,
+    suspects: Table<FragmentId>,
     /// A fragment of one instruction alone, by address.
-    singles: Table,
+    singles: Table<FragmentId>,
     /// A fragment of a few instructions, which is never linked, by size and address.
-    parts: Vec<Table>,
+    parts: Vec<Table<FragmentId>>,
 }
 
 impl Default for Index {
@@ -80,7 +82,7 @@ impl Default for Index {
 }
 
 impl Index {
-    fn lists(&self, page: u64, fragment: u32) -> bool {
+    fn lists(&self, page: u64, fragment: FragmentId) -> bool {
         let head = self.heads.get(AppPc(page)).unwrap_or(UNLINKED);
         let mut node = self.nodes.get(head as usize);
         while let Some(n) = node {
@@ -93,7 +95,7 @@ impl Index {
     }
 
     /// Takes note that a fragment with code in `pages` is live.
-    pub(super) fn add(&mut self, fragment: u32, pages: &[u64]) {
+    pub(super) fn add(&mut self, fragment: FragmentId, pages: &[u64]) {
         for &page in pages {
             let head = self.heads.get(AppPc(page));
             if head.is_none() {
@@ -118,7 +120,7 @@ impl Index {
     }
 
     /// Empties a page's list into `out`.
-    fn take(&mut self, page: u64, out: &mut Vec<u32>) {
+    fn take(&mut self, page: u64, out: &mut Vec<FragmentId>) {
         let Some(mut at) = self.heads.get(AppPc(page)).filter(|&n| n != EMPTIED) else {
             return;
         };
@@ -132,7 +134,7 @@ impl Index {
     }
 
     /// Takes all fragments out of the lists of pages that meet `range`. The lists are empty afterwards.
-    fn take_range(&mut self, range: Range) -> Vec<u32> {
+    fn take_range(&mut self, range: Range) -> Vec<FragmentId> {
         let mut found = Vec::new();
         let range = whole(range);
         if (range.end - range.start) / PAGE <= self.pages.len() as u64 {
@@ -173,37 +175,37 @@ impl Cache {
         }
     }
 
-    pub(super) fn cut_off(&mut self, id: u32) {
-        let fragment = &mut self.fragments[id as usize];
+    pub(super) fn cut_off(&mut self, id: FragmentId) {
+        let fragment = &mut self.fragments[id.index()];
         Self::lead_entry(fragment, retired_entry());
         self.table.remove(fragment.key());
         let mut link = core::mem::replace(&mut fragment.first_link, UNLINKED);
         while let Some(exit) = self.exits.get_mut(link as usize) {
-            exit.to = UNLINKED;
+            exit.to = FragmentId::NONE;
             Self::patch(exit.patch, exit.stub);
             link = core::mem::replace(&mut exit.next_link, UNLINKED);
         }
     }
 
-    pub(super) fn bury(&mut self, id: u32) {
+    pub(super) fn bury(&mut self, id: FragmentId) {
         self.give_counter_back(id);
-        let fragment = &mut self.fragments[id as usize];
+        let fragment = &mut self.fragments[id.index()];
         fragment.state = FragmentState::Retired;
         self.dead += fragment.end.0 - fragment.entry.0;
     }
 
     /// Puts a live fragment in doubt.
-    pub fn doubt(&mut self, id: u32) {
+    pub fn doubt(&mut self, id: FragmentId) {
         self.cut_off(id);
-        let fragment = self.fragments[id as usize];
+        let fragment = self.fragments[id.index()];
         if fragment.source.is_none() || fragment.prefix != Prefix::NONE {
             return self.bury(id);
         }
         let before = self.index.suspects.get(fragment.app);
         self.index.suspects.insert(fragment.app, id);
-        let fragment = &mut self.fragments[id as usize];
+        let fragment = &mut self.fragments[id.index()];
         fragment.state = FragmentState::Suspect;
-        fragment.older = before.unwrap_or(UNLINKED);
+        fragment.older = before.unwrap_or(FragmentId::NONE);
     }
 
     /// Puts the fragments in doubt that have code in the pages that meet `range`. Returns true if
@@ -217,7 +219,7 @@ impl Cache {
     fn doubt_in_variant(&mut self, range: Range) -> bool {
         let mut any = false;
         for id in self.index.take_range(range) {
-            if self.fragments[id as usize].state == FragmentState::Live {
+            if self.fragments[id.index()].state == FragmentState::Live {
                 any = true;
                 self.doubt(id);
             }
@@ -227,8 +229,8 @@ impl Cache {
 
     /// Returns whether the code a fragment was made from is what is in the app's memory now, which must be
     /// readable.
-    pub fn is_current(&self, id: u32) -> bool {
-        let fragment = &self.fragments[id as usize];
+    pub fn is_current(&self, id: FragmentId) -> bool {
+        let fragment = &self.fragments[id.index()];
         let Some(source) = fragment.source else {
             return false;
         };
@@ -243,7 +245,7 @@ impl Cache {
     pub fn suspects_of(&self, app: AppPc) -> Option<Range> {
         let mut id = self.index.suspects.get(app)?;
         let mut end = app.0;
-        while let Some(fragment) = self.fragments.get(id as usize) {
+        while let Some(fragment) = self.fragments.get(id.index()) {
             end = end.max(fragment.span.end);
             id = fragment.older;
         }
@@ -252,14 +254,14 @@ impl Cache {
 
     /// Makes the suspect fragment of `app` live again that was made from the code that is there now,
     /// and is guarded or not as said.
-    pub fn revive(&mut self, app: AppPc, guarded: bool) -> Option<u32> {
+    pub fn revive(&mut self, app: AppPc, guarded: bool) -> Option<FragmentId> {
         let mut id = self.index.suspects.get(app)?;
         let mut younger = None;
         let mut passed = 0;
-        while let Some(&fragment) = self.fragments.get(id as usize) {
+        while let Some(&fragment) = self.fragments.get(id.index()) {
             if fragment.guarded == guarded && self.is_current(id) {
                 self.unlist(app, younger, fragment.older);
-                let fragment = &mut self.fragments[id as usize];
+                let fragment = &mut self.fragments[id.index()];
                 fragment.state = FragmentState::Live;
                 Self::lead_entry(fragment, checked_entry_of(app));
                 let (first, last) = (page_of(fragment.span.start), page_of(fragment.span.end - 1));
@@ -288,16 +290,22 @@ impl Cache {
     }
 
     /// Takes a suspect out of the list of its address.
-    fn unlist(&mut self, app: AppPc, younger: Option<u32>, older: u32) {
+    fn unlist(&mut self, app: AppPc, younger: Option<FragmentId>, older: FragmentId) {
         match younger {
-            Some(younger) => self.fragments[younger as usize].older = older,
-            None if older == UNLINKED => self.index.suspects.remove(app),
+            Some(younger) => self.fragments[younger.index()].older = older,
+            None if older == FragmentId::NONE => self.index.suspects.remove(app),
             None => self.index.suspects.insert(app, older),
         }
     }
 
+    /// The code that the fragment of the one instruction at `app` was made from, if there is one.
+    pub fn span_of_single(&self, app: AppPc) -> Option<Range> {
+        let id = self.index.singles.get(app)?;
+        Some(self.fragments[id.index()].span)
+    }
+
     /// A fragment of the one instruction at `app`, if there is one that is not outdated.
-    pub fn single(&self, app: AppPc) -> Option<u32> {
+    pub fn single(&self, app: AppPc) -> Option<FragmentId> {
         self.index
             .singles
             .get(app)
@@ -305,12 +313,12 @@ impl Cache {
     }
 
     /// The part of a size that begins at `app`.
-    pub fn part(&self, app: AppPc, size: u8) -> Option<u32> {
+    pub fn part(&self, app: AppPc, size: u8) -> Option<FragmentId> {
         self.index.parts.get(usize::from(size))?.get(app)
     }
 
     /// Remembers a part.
-    pub fn keep_part(&mut self, app: AppPc, size: u8, id: u32) {
+    pub fn keep_part(&mut self, app: AppPc, size: u8, id: FragmentId) {
         let parts = &mut self.index.parts;
         while parts.len() <= usize::from(size) {
             parts.push(Table::small());
@@ -336,8 +344,8 @@ impl Cache {
     }
 
     /// Remembers a fragment of one instruction.
-    pub fn keep_single(&mut self, app: AppPc, id: u32) {
-        if self.fragments[id as usize].prefix != Prefix::NONE {
+    pub fn keep_single(&mut self, app: AppPc, id: FragmentId) {
+        if self.fragments[id.index()].prefix != Prefix::NONE {
             return;
         }
         if let Some(before) = self.index.singles.get(app) {

@@ -5,22 +5,36 @@ use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use crate::base::address::AppPc;
+use crate::base::ids::FragmentId;
 
 /// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
 /// retired fragment leaves its key with no fragment.
 ///
 /// Most questions are about addresses where no fragment starts: `filter` has three bits for every key, in one word, so
 /// that they are answered from a cache line that is there.
-pub(super) struct Table {
-    slots: Vec<(u64, u32)>,
+pub(super) struct Table<T = u32> {
+    slots: Vec<(u64, T)>,
     used: usize,
     filter: Vec<u64>,
 }
 
 const EMPTY: u64 = u64::MAX;
-const GONE: u32 = u32::MAX;
 
-impl Table {
+/// A number that a table leads to.
+pub(super) trait Number: Copy + PartialEq {
+    /// Stands for nothing.
+    const NONE: Self;
+}
+
+impl Number for u32 {
+    const NONE: Self = Self::MAX;
+}
+
+impl Number for FragmentId {
+    const NONE: Self = Self::NONE;
+}
+
+impl<T: Number> Table<T> {
     pub(super) fn new() -> Self {
         Self::of(1 << 12)
     }
@@ -33,7 +47,7 @@ impl Table {
     /// Returns a table with so many places, a power of two.
     pub(super) fn of(slots: usize) -> Self {
         Self {
-            slots: alloc::vec![(EMPTY, GONE); slots],
+            slots: alloc::vec![(EMPTY, T::NONE); slots],
             used: 0,
             // Eight bits for each key when it is full.
             filter: alloc::vec![0; slots / 16],
@@ -65,13 +79,13 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn get(&self, app: AppPc) -> Option<u32> {
+    pub(super) fn get(&self, app: AppPc) -> Option<T> {
         let (word, mask) = self.bits(app.0);
         if self.filter[word] & mask != mask {
             return None;
         }
         let (k, id) = self.slots[self.slot(app.0)];
-        (k == app.0 && id != GONE).then_some(id)
+        (k == app.0 && id != T::NONE).then_some(id)
     }
 
     /// Prefetches the place that a key will be put into.
@@ -86,11 +100,11 @@ impl Table {
         }
     }
 
-    pub(super) fn insert(&mut self, app: AppPc, id: u32) {
+    pub(super) fn insert(&mut self, app: AppPc, id: T) {
         if self.used * 2 >= self.slots.len() {
             let bigger = Self::of(self.slots.len() * 2);
             for (k, id) in core::mem::replace(self, bigger).slots {
-                if k != EMPTY && id != GONE {
+                if k != EMPTY && id != T::NONE {
                     self.put(k, id);
                 }
             }
@@ -98,7 +112,7 @@ impl Table {
         self.put(app.0, id);
     }
 
-    fn put(&mut self, key: u64, id: u32) {
+    fn put(&mut self, key: u64, id: T) {
         let i = self.slot(key);
         self.used += usize::from(self.slots[i].0 == EMPTY);
         self.slots[i] = (key, id);
@@ -109,7 +123,7 @@ impl Table {
     pub(super) fn remove(&mut self, app: AppPc) {
         let i = self.slot(app.0);
         if self.slots[i].0 == app.0 {
-            self.slots[i].1 = GONE;
+            self.slots[i].1 = T::NONE;
         }
     }
 }
@@ -120,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_table_finds_what_was_put_in_through_growth_and_removal() {
-        let mut t = Table::new();
+        let mut t = Table::<u32>::new();
         for n in 0..50_000u64 {
             t.insert(AppPc(0x40_0000 + n * 3), n as u32);
         }

@@ -109,12 +109,18 @@ impl Targets {
 
     /// Empties both tables.
     pub fn clear(&mut self) {
+        self.abandon();
+        self.used.clear();
+    }
+
+    /// Empties both tables, and leaves the list of what they held as it is.
+    pub fn abandon(&self) {
         let miss = Landmarks::absent();
         // SAFETY: all entries of the first table; each is stored whole.
         unsafe {
             asm!("rep stosq", inout("rcx") INDIRECT_ENTRIES => _, inout("rdi") self.first => _, in("rax") miss, options(nostack, preserves_flags));
         }
-        for place in core::mem::take(&mut self.used) {
+        for &place in &self.used {
             self.key(place).store(0, Relaxed);
         }
     }

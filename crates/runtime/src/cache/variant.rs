@@ -24,22 +24,22 @@ use alloc::vec::Vec;
 use core::mem::{swap, take};
 
 use super::arena::Arena;
+use super::entry::retired_entry;
 use super::suspect::{Index, checked_entry_of};
 use super::table::Table;
-use super::{
-    Cache, Exit, Fragment, FragmentState, Generation, Part, Step, UNLINKED, retired_entry,
-};
+use super::{Cache, Exit, Fragment, FragmentState, Generation, Part, Step};
 use crate::base::address::{AppPc, CachePc};
+use crate::base::ids::{ExitId, FragmentId, VariantId};
 
 /// A variant at rest.
 pub(super) struct Variant {
-    number: u32,
+    number: VariantId,
     pub(super) fragments: Vec<Fragment>,
     pub(super) steps: Vec<Step>,
     pub(super) exits: Vec<Exit>,
-    pub(super) first_exit: u32,
+    pub(super) first_exit: ExitId,
     pub(super) parts: Vec<Part>,
-    table: Table,
+    table: Table<FragmentId>,
     sources: Vec<u8>,
     index: Index,
     /// The exits that were linked, and the displacements by which they were.
@@ -60,7 +60,7 @@ impl Variant {
 
 impl Cache {
     /// The number of the current variant; no other has it.
-    pub fn variant(&self) -> u32 {
+    pub fn variant(&self) -> VariantId {
         self.variant
     }
 
@@ -96,15 +96,15 @@ impl Cache {
         }
         let bytes = |f: &Fragment| f.end.0 - f.entry.0;
         self.dead += resting.fragments.iter().map(bytes).sum::<u64>();
-        self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
+        self.spare_exit = resting.first_exit.plus(resting.exits.len());
         self.spare_exit = self.exits_from(self.spare_exit);
         self.old.push(resting.into_old(self.epoch, &self.arenas));
     }
 
     /// Returns the entries of indirect branches into fragments of the current variant, as far as they have been made: fragments, their addresses
     /// and entries.
-    pub fn checked_entries(&self) -> impl Iterator<Item = (u32, AppPc, CachePc)> {
-        let live = (0..).zip(&self.fragments);
+    pub fn checked_entries(&self) -> impl Iterator<Item = (FragmentId, AppPc, CachePc)> {
+        let live = self.ids().zip(&self.fragments);
         let live = live.filter(|(_, f)| f.state == FragmentState::Live);
         live.filter_map(|(id, f)| Some((id, f.app, f.checked?)))
     }
@@ -149,7 +149,7 @@ impl Cache {
         self.variants += 1;
         let parts = self.parts.iter().map(Part::empty).collect();
         self.resting = Some(Variant {
-            number: core::mem::replace(&mut self.variant, self.variants),
+            number: core::mem::replace(&mut self.variant, VariantId(self.variants)),
             fragments: take(&mut self.fragments),
             steps: take(&mut self.steps),
             exits: take(&mut self.exits),
@@ -172,7 +172,7 @@ impl Cache {
         }
         let mut links = Vec::new();
         for (n, exit) in self.exits.iter().enumerate() {
-            if exit.to != UNLINKED {
+            if exit.to != FragmentId::NONE {
                 // SAFETY: the displacement of a jump in a fragment or stub of ours; written under the lock only, which is held.
                 let rel = unsafe { (exit.patch.0 as *const i32).read_unaligned() };
                 links.push((n as u32, rel));
@@ -191,7 +191,7 @@ impl Cache {
         }
         for (n, rel) in links {
             let exit = &self.exits[n as usize];
-            if exit.to != UNLINKED {
+            if exit.to != FragmentId::NONE {
                 Self::patch(exit.patch, rel);
             }
         }

@@ -6,10 +6,10 @@
 //! exactly, by thread, and whenever and however the program ends.
 //!
 //! # Strategy
-//! A thread has a *counter array*: a counter of 64 bits for each path number. It is in the file that the host maps
+//! A thread has a *counter array*: a counter of 64 bits for each exit number. It is in the file that the host maps
 //! too, and at the end of the thread's area. So generated code reaches the counter of a path at a constant offset
-//! from GS. An increment replaces the record of a path (`translate/counts.rs` says where, and how flags are spared).
-//! The meaning of a path number is in the dictionary as before. So the host multiplies where it used to count.
+//! from GS. An increment replaces the record of a path (`translate/ways/exits.rs` says where, and how flags are spared).
+//! The meaning of an exit number is in the dictionary as before. So the host multiplies where it used to count.
 //!
 //! The targets of indirect branches are counted too ([`crate::observe::pairs`]). Paths whose numbers are beyond the
 //! counter array are recorded. When there are more threads than counter arrays, the code translated so far is dropped,
@@ -24,7 +24,7 @@
 //! * Nothing is lost at the end of the process: the increment is the delivery.
 //! * Code that counts is executed only by threads with a counter array. A thread that gets none is given its
 //!   area after all code that counts was dropped, under the same lock. After that, only threads that are in such code
-//!   still execute it (`cache/mod.rs`).
+//!   still execute it (`cache/retire.rs`).
 //! * A child of `fork` has a copy of everything but shared memory: its first counter array is mapped over its
 //!   parent's before it executes code.
 //!
@@ -37,8 +37,9 @@ use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
+use crate::base::ids::{CounterArrayId, ExitNumber};
 use crate::base::stress;
-use crate::channel::deliver::Mapped;
+use crate::channel::slot::Mapped;
 
 /// Paths close to the last counter: no trace is begun there.
 const MANY: usize = 1 << 12;
@@ -55,9 +56,9 @@ fn most() -> usize {
 }
 
 /// The counter of a path, if it has one.
-pub fn counter(path: u32) -> Option<GsOffset> {
-    let has = (path as usize) < most();
-    has.then_some(GsOffset((COUNTERS_OFFSET + 8 * path as usize) as u32))
+pub fn counter(path: ExitNumber) -> Option<GsOffset> {
+    let has = (path.0 as usize) < most();
+    has.then_some(GsOffset((COUNTERS_OFFSET + 8 * path.0 as usize) as u32))
 }
 
 /// Returns true if many more paths have counters, when `paths` are numbered.
@@ -71,8 +72,8 @@ pub fn have_room(paths: u32) -> bool {
 }
 
 /// Claims a counter array for a thread of this number.
-pub(crate) fn claim(mapped: Mapped, number: u32) -> Option<u32> {
-    (0..COUNTER_ARRAYS as u32).find(|&n| {
+pub(crate) fn claim(mapped: Mapped, number: u32) -> Option<CounterArrayId> {
+    (0..COUNTER_ARRAYS as u32).map(CounterArrayId).find(|&n| {
         let counter_array = mapped.counter_array(n);
         let free = counter_array.thread.load(Acquire) == 0;
         if free {

@@ -31,8 +31,8 @@ use trommel_queue::persist::{
 use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::sys;
-use crate::channel::deliver::Mapped;
-use crate::memory::region::{Mapping, Nature};
+use crate::channel::slot::Mapped;
+use crate::memory::mapping::{Mapping, Nature};
 
 /// Origin of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,8 +98,8 @@ pub unsafe fn map_path(path: u64, is: [u64; 2]) -> &'static [u8] {
     let mut stat = [0_u64; 18];
     let args = [file, stat.as_mut_ptr() as u64, 0, 0, 0, 0];
     // SAFETY: room for what the kernel writes.
-    let told = unsafe { sys::checked(nr::__NR_fstat, args) };
-    if told.is_err() || stat[..2] != is {
+    let status = unsafe { sys::checked(nr::__NR_fstat, args) };
+    if status.is_err() || stat[..2] != is {
         sys::close(file as i32);
         return &[];
     }
@@ -110,11 +110,11 @@ impl Persist {
     /// Opens what was `kept`, with room for what is made. Returns `None` where nothing is kept.
     pub fn open(mapped: Mapped, shape: u32, kept: &'static [u8]) -> Option<Self> {
         let control = mapped.control();
-        if control.persist.load(Relaxed) == 0 {
+        if control.setup.persist.load(Relaxed) == 0 {
             return None;
         }
-        control.persist_shape.store(shape, Relaxed);
-        let image = Image::read(kept, [control.build.load(Relaxed), shape.into()]);
+        control.process.persist_shape.store(shape, Relaxed);
+        let image = Image::read(kept, [control.identity.build.load(Relaxed), shape.into()]);
         let modules = image.and_then(|image| image.modules().collect::<Option<Vec<_>>>());
         let image = image.filter(|_| modules.is_some());
         let modules = modules.unwrap_or_default();

@@ -29,6 +29,7 @@
 mod counting;
 
 use crate::base::counted::Subject;
+use crate::base::ids::ExitNumber;
 use alloc::collections::BTreeMap;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -101,9 +102,9 @@ pub struct Profiler {
 impl Profiler {
     /// The one that the host asks for. `None`: the kernel refuses memory, or there is no such profiler.
     pub fn of(control: &Control) -> Option<Self> {
-        let words = core::array::from_fn(|n| control.intervals[n].load(Relaxed));
+        let words = core::array::from_fn(|n| control.setup.intervals[n].load(Relaxed));
         let shield = Shield::of_words(words)?;
-        let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+        let kinds = KindSet::from_bits(control.setup.kinds.load(Relaxed) as u8);
         let often = [Kind::Value, Kind::Edge, Kind::Call, Kind::Type];
         let rest = often.into_iter().find(|kind| kinds.has(*kind))?;
         Some(Self {
@@ -139,7 +140,13 @@ impl Profiler {
     }
 
     /// Another subject, whose messages name `path`. `value`: if it is known. `None`: there is no room.
-    pub fn add(&mut self, kind: Kind, place: u64, value: Option<u64>, path: u32) -> Option<u32> {
+    pub fn add(
+        &mut self,
+        kind: Kind,
+        place: u64,
+        value: Option<u64>,
+        path: ExitNumber,
+    ) -> Option<u32> {
         if self.len >= CELLS {
             return None;
         }

@@ -8,9 +8,9 @@
 //! # Strategy
 //! For an edge or a direct call the tuple is known when it is translated, so its counter is a
 //! constant: the event is a decrement of two bytes at a constant offset from GS, and a branch that is taken
-//! once in as many events as a message stands for (`translate/probes.rs`). An indirect branch counts in the code of the pair
+//! once in as many events as a message stands for (`translate/ways/strata.rs`). An indirect branch counts in the code of the pair
 //! of branch and target ([`crate::observe::pairs`]). A value, or the method table of a call, is hashed where it is loaded
-//! (`translate/values.rs`). At a counter's end a few instructions out of line start it again and append the
+//! (`translate/ways/strata_values.rs`). At a counter's end a few instructions out of line start it again and append the
 //! message, which is a record of its path and the value, if it has one, to the thread's chunk (`arch::message`).
 //!
 //! Each thread has a table of its own, in its *counter array* ([`crate::channel::counters`]). So no update is lost. The host reads
@@ -53,10 +53,10 @@ pub struct Sampler {
 impl Sampler {
     /// The one that the host asks for, if it does.
     pub fn of(control: &Control) -> Option<Self> {
-        if control.counters.load(Relaxed) != COUNTS_STRATA {
+        if control.setup.counters.load(Relaxed) != COUNTS_STRATA {
             return None;
         }
-        let from = &control.strata;
+        let from = &control.setup.strata;
         let substreams = from.substreams.load(Relaxed).min(MAX_SUBSTREAMS);
         let strata = Strata {
             hash: match from.hash.load(Relaxed) {

@@ -10,7 +10,7 @@ use trommel_queue::queries::{EVERYTHING, MAX_RANGES};
 
 use crate::base::address::AppPc;
 use crate::base::address::Range;
-use crate::channel::deliver::Mapped;
+use crate::channel::slot::Mapped;
 
 /// The tags that are known.
 #[derive(Default)]
@@ -32,8 +32,8 @@ impl Tags {
     /// The tag of the code at an address, of which the host was asked.
     pub fn of(&mut self, mapped: Mapped, pc: AppPc) -> u8 {
         let area = mapped.queries();
-        let told = (area.ranges.load(Acquire) as usize).min(MAX_RANGES);
-        while self.read < told {
+        let listed = (area.ranges.load(Acquire) as usize).min(MAX_RANGES);
+        while self.read < listed {
             let range = &area.range[self.read];
             let span = Range {
                 start: range.start.load(Relaxed),

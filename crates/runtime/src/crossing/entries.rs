@@ -22,5 +22,6 @@ pub fn entries() -> Entries {
         unshielded_product: Landmarks::unshielded_product(),
         interval_ended: arch::interval_ended as *const () as u64,
         query: arch::query as *const () as u64,
+        context: arch::context as *const () as u64,
     }
 }

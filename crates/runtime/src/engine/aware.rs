@@ -135,10 +135,10 @@ impl Runtime {
     fn write_counts(&self, to: u64, bytes: u64) -> Answer {
         let control = self.shared.control();
         let counts = Counts {
-            fragments: control.fragments.load(Relaxed),
-            traces: control.trace.made.load(Relaxed),
-            dispatches: control.dispatches.load(Relaxed),
-            indirect_misses: control.indirect_misses.load(Relaxed),
+            fragments: control.engine.fragments.load(Relaxed),
+            traces: control.traces.made.load(Relaxed),
+            dispatches: control.engine.dispatches.load(Relaxed),
+            indirect_misses: control.engine.indirect_misses.load(Relaxed),
             links: self.cache.links,
             flushes: control.work.flushes.iter().map(|n| n.load(Relaxed)).sum(),
             cache_bytes: self.cache.bytes(),

@@ -34,18 +34,24 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::base::address::{AppPc, Range};
+use crate::base::ids::FragmentId;
+use crate::base::keys::with_keys_lifted;
 use crate::base::prefix::Prefix;
 use crate::engine::state::{Process, Runtime};
 use crate::memory::pages::{page_of, whole};
 use crate::memory::region::Lookup;
-use crate::translate::{Refusal, Shape, prepare, with_keys_lifted};
+use crate::translate::{Refusal, Shape, prepare};
 
 impl Runtime {
     /// The app's code in `range` may have changed: fragments made from it are not entered any more
     /// before it has been compared.
     pub(crate) fn doubt(&mut self, range: Range) {
         if self.cache.doubt_range(range) {
-            self.shared.control().invalidations.fetch_add(1, Relaxed);
+            self.shared
+                .control()
+                .engine
+                .invalidations
+                .fetch_add(1, Relaxed);
         }
     }
 
@@ -74,11 +80,30 @@ impl Runtime {
         }
     }
 
+    /// No page that the app may write is protected from now on, if `all`: what is not writable any more could not be made so again
+    /// (`PR_SET_MDWE`). Returns whether that was so before.
+    pub fn leave_writable(&mut self, all: bool) -> bool {
+        if all {
+            self.open_all(Range {
+                start: 0,
+                end: u64::MAX,
+            });
+        }
+        core::mem::replace(&mut self.code_pages.unsteady, all)
+    }
+
     /// The fragment of `pc` that is live again because the code it was made from is there.
-    pub fn revive(&mut self, pc: AppPc) -> Option<u32> {
+    pub fn revive(&mut self, pc: AppPc) -> Option<FragmentId> {
         let code = self.cache.suspects_of(pc)?;
+        let guarded = self.code_is_there(code)?;
+        with_keys_lifted(|| self.cache.revive(pc, guarded))
+    }
+
+    /// Prepares the pages of `code` to be compared. Returns whether a fragment of it must be guarded, or `None` where there is no code to be
+    /// read.
+    fn code_is_there(&mut self, code: Range) -> Option<bool> {
         let mut guarded = false;
-        let mut at = pc.0;
+        let mut at = code.start;
         while at < code.end {
             // Otherwise the map has changed; what there is now is found out by who translates it.
             let (Lookup::Code(region), false) = self.regions.find(AppPc(at), &self.code_pages)
@@ -86,10 +111,10 @@ impl Runtime {
                 return None;
             };
             let windows = self.has_windows();
-            let mapping = &mut self.regions.known[region];
-            if !mapping.page_is_readable(page_of(at)) {
+            if !self.regions.page_is_readable(region, page_of(at)) {
                 return None;
             }
+            let mapping = &self.regions.known[region];
             guarded |= windows || prepare(&mut self.code_pages, mapping, page_of(at));
             at = whole(Range {
                 start: at,
@@ -97,23 +122,29 @@ impl Runtime {
             })
             .end;
         }
-        with_keys_lifted(|| self.cache.revive(pc, guarded))
+        Some(guarded)
     }
 
     /// The guarded fragment of `pc` found its code changed.
     pub fn recheck(&mut self, pc: AppPc, prefix: Prefix) {
         self.cache.drop_parts(pc);
         let live = self.cache.lookup_on(pc, prefix);
-        let Some(id) = live.filter(|&id| self.cache.fragments[id as usize].guarded) else {
+        let Some(id) = live.filter(|&id| self.cache.fragments[id.index()].guarded) else {
             return;
         };
-        self.shared.control().invalidations.fetch_add(1, Relaxed);
+        self.shared
+            .control()
+            .engine
+            .invalidations
+            .fetch_add(1, Relaxed);
         self.cache.doubt(id);
     }
 
     /// A fragment of the one instruction at `pc`, which may change the code after it.
-    pub fn single(&mut self, pc: AppPc, prefix: Prefix) -> Result<(u32, bool), Refusal> {
+    pub fn single(&mut self, pc: AppPc, prefix: Prefix) -> Result<(FragmentId, bool), Refusal> {
         if prefix == Prefix::NONE
+            && let Some(span) = self.cache.span_of_single(pc)
+            && self.regions.can_be_read(span)
             && let Some(id) = with_keys_lifted(|| self.cache.single(pc))
         {
             return Ok((id, false));
@@ -139,7 +170,7 @@ pub fn change_map(
 ) -> i64 {
     let range = whole(range);
     let mut runtime = process.runtime.lock();
-    if runtime.concerns(range) && runtime.regions.is_told(range) {
+    if runtime.concerns(range) && runtime.regions.is_reported(range) {
         drop(runtime);
         // Records that name this code must be understood while it is what it was.
         let _ = process.queue.settle();

@@ -9,6 +9,7 @@ use trommel_queue::{COUNTER_ARRAY_BYTES, COUNTER_ARRAYS, COUNTS_PATHS, FULL_WIND
 
 use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
 use crate::base::emit::GsOffset;
+use crate::base::ids::{CounterArrayId, ExitNumber};
 use crate::base::sys;
 use crate::channel::counters::{claim, counter};
 use crate::channel::strata::Sampler;
@@ -57,6 +58,7 @@ impl Thread {
 
     /// Leaves the counter array to the host: the thread executes no more code that counts.
     pub fn end_counter_array(&mut self) {
+        self.end_contexts();
         if let Some(counter_array) = self.counter_array.take() {
             let counter_array = self.process.queue.mapped().counter_array(counter_array);
             counter_array.ended.store(1, Release);
@@ -64,8 +66,8 @@ impl Thread {
     }
 
     /// Counts an execution of a path; false when it is to be recorded.
-    fn count(&self, path: u32) -> bool {
-        let paths = self.process.queue.control().counters.load(Relaxed) == COUNTS_PATHS;
+    fn count(&self, path: ExitNumber) -> bool {
+        let paths = self.process.queue.control().setup.counters.load(Relaxed) == COUNTS_PATHS;
         let (Some(_), Some(counter)) = (self.counter_array.filter(|_| paths), counter(path)) else {
             return false;
         };
@@ -79,17 +81,17 @@ impl Thread {
 impl Thread {
     /// Counts an execution of a path, or records it with values that are in place. A chunk that this
     /// fills is to be published when the lock is free.
-    pub fn count_or_record(&mut self, path: u32, values: u8) {
+    pub fn count_or_record(&mut self, path: ExitNumber, values: u8) {
         if values != 0 || !self.count(path) {
             self.append(path, values);
         }
     }
 
     /// Appends a record whose values are in place, likewise.
-    pub fn append(&mut self, path: u32, values: u8) {
+    pub fn append(&mut self, path: ExitNumber, values: u8) {
         let at = self.writer.at();
         // SAFETY: the write pointer leads to room for a whole record.
-        unsafe { (at as *mut u32).write_unaligned(path) };
+        unsafe { (at as *mut u32).write_unaligned(path.0) };
         let next = at + 4 + 8 * u64::from(values);
         self.writer.set(next);
         self.full = next as usize & 0xffff < FULL_WINDOW;
@@ -101,12 +103,12 @@ impl Process {
     /// one. Waits for the host; the runtime's lock must be free.
     pub fn free_counter_arrays(&self) {
         let mapped = self.queue.mapped();
-        if mapped.control().counters.load(Relaxed) == 0 {
+        if mapped.control().setup.counters.load(Relaxed) == 0 {
             return;
         }
         let free = |n| mapped.counter_array(n).thread.load(Relaxed) == 0;
         let ended = |n| mapped.counter_array(n).ended.load(Relaxed) != 0;
-        let all = 0..COUNTER_ARRAYS as u32;
+        let all = (0..COUNTER_ARRAYS as u32).map(CounterArrayId);
         if !all.clone().any(free) && all.clone().any(ended) {
             // Without a host nobody counts.
             let _ = self.queue.settle();
@@ -117,7 +119,11 @@ impl Process {
 impl Runtime {
     /// Switches from counting to recording paths. Drops the code that counts: the calling thread is out of the cache,
     /// and threads inside leave it at the next exit.
-    fn stop_counting(&mut self) {
+    pub(super) fn stop_counting(&mut self) {
+        for thread in &self.threads {
+            // SAFETY: listed threads are there; what is written is of the tree, and no other writes that.
+            unsafe { &**thread }.stop_contexts();
+        }
         self.translator.stop_counting();
         self.flush(Flush::Full);
     }
@@ -141,7 +147,7 @@ impl Thread {
     }
 
     /// Counts an event in the dispatcher. A chunk that a message fills is to be published when the lock is free.
-    pub fn count_event(&mut self, counter: GsOffset, path: u32) {
+    pub fn count_event(&mut self, counter: GsOffset, path: ExitNumber) {
         let context = (self.area() + CONTEXT_OFFSET as u64) as *const Context;
         let at = (self.area() + u64::from(counter.0)) as *mut u16;
         // SAFETY: both are words of this thread's area, in whose counter array nobody else counts.

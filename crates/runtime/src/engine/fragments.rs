@@ -9,6 +9,7 @@ use trommel_queue::work::{Flush, Part};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::decode::{LONGEST_CALL, ends_with_call};
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::{ExitId, FragmentId};
 use crate::base::prefix::{Key, Prefix};
 use crate::base::{stress, sys};
 use crate::cache::entry::tag_check;
@@ -21,17 +22,20 @@ use crate::translate::{AHEAD, Refusal, Shape};
 
 impl Runtime {
     /// Makes a fragment.
-    pub fn translate(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<u32, Refusal> {
+    pub fn translate(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<FragmentId, Refusal> {
         let began = Began::short();
         let (translator, mut site) = self.site();
         let made = translator.translate(&mut site, to, shape);
         if let Ok(id) = made {
-            let fragment = &self.cache.fragments[id as usize];
+            let fragment = &self.cache.fragments[id.index()];
             let control = self.shared.control();
-            control.fragments.fetch_add(1, Relaxed);
+            control.engine.fragments.fetch_add(1, Relaxed);
             let insns = u64::from(fragment.insns);
-            control.instructions.fetch_add(insns, Relaxed);
-            control.cache_bytes.store(self.cache.bytes(), Relaxed);
+            control.engine.instructions.fetch_add(insns, Relaxed);
+            control
+                .engine
+                .cache_bytes
+                .store(self.cache.bytes(), Relaxed);
             let bytes = fragment.end.0 - fragment.entry.0;
             work::add(&control.work.fragment_bytes, bytes);
             let app = self.translator.app_bytes();
@@ -42,7 +46,11 @@ impl Runtime {
     }
 
     /// Makes a fragment that needs less room than others may.
-    fn translate_short(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<u32, Refusal> {
+    fn translate_short(
+        &mut self,
+        to: (AppPc, Prefix),
+        shape: Shape,
+    ) -> Result<FragmentId, Refusal> {
         self.translator.short = true;
         let made = self.translate(to, shape);
         self.translator.short = false;
@@ -50,7 +58,7 @@ impl Runtime {
     }
 
     /// Takes the fragment of `pc` from an earlier run.
-    fn load(&mut self, pc: AppPc) -> Option<u32> {
+    fn load(&mut self, pc: AppPc) -> Option<FragmentId> {
         self.persist.as_ref()?;
         let began = Began::short();
         let mut loaded = core::mem::take(&mut self.loaded);
@@ -62,42 +70,49 @@ impl Runtime {
         let found = translator.load(&mut site, pc, ahead, &mut loaded);
         let control = self.shared.control();
         let count = (loaded.len() - before) as u64;
-        control.kept_fragments.fetch_add(count, Relaxed);
-        control.fragments.fetch_add(count, Relaxed);
-        control.cache_bytes.store(self.cache.bytes(), Relaxed);
+        control.engine.kept_fragments.fetch_add(count, Relaxed);
+        control.engine.fragments.fetch_add(count, Relaxed);
+        control
+            .engine
+            .cache_bytes
+            .store(self.cache.bytes(), Relaxed);
         let all = loaded[before..].iter();
-        let all = all.map(|&id| &self.cache.fragments[id as usize]);
+        let all = all.map(|&id| &self.cache.fragments[id.index()]);
         let (insns, bytes) = all.fold((0, 0), |(insns, bytes), f| {
             (insns + u64::from(f.insns), bytes + f.end.0 - f.entry.0)
         });
-        control.instructions.fetch_add(insns, Relaxed);
+        control.engine.instructions.fetch_add(insns, Relaxed);
         work::add(&control.work.fragment_bytes, bytes);
         let app = self.translator.loaded_app_bytes();
         work::add(&control.work.fragment_app_bytes, app);
-        loaded.retain(|&id| self.cache.fragments[id as usize].checked.is_some());
+        loaded.retain(|&id| self.cache.fragments[id.index()].checked.is_some());
         self.loaded = loaded;
         self.spent_in(Part::Translate, began);
         found
     }
 
     /// Makes the trace of a path. `checked`: indirect branches lead to its start.
-    pub fn translate_path(&mut self, path: &Path<'_>, checked: bool) -> Result<u32, Refusal> {
+    pub fn translate_path(
+        &mut self,
+        path: &Path<'_>,
+        checked: bool,
+    ) -> Result<FragmentId, Refusal> {
         let (translator, mut site) = self.site();
         let made = translator.translate_path(&mut site, path, checked);
         if let Ok(id) = made {
-            let fragment = self.cache.fragments[id as usize];
-            let trace = &self.shared.control().trace;
-            trace.made.fetch_add(1, Relaxed);
-            trace
+            let fragment = self.cache.fragments[id.index()];
+            let traces = &self.shared.control().traces;
+            traces.made.fetch_add(1, Relaxed);
+            traces
                 .instructions
                 .fetch_add(u64::from(fragment.insns), Relaxed);
             let bytes = fragment.end.0 - fragment.entry.0;
-            trace.bytes.fetch_add(bytes, Relaxed);
+            traces.bytes.fetch_add(bytes, Relaxed);
             let work = &self.shared.control().work;
             let class = work::length_class(fragment.insns.into());
             work::add(&work.lengths[class], 1);
             work::add(&work.trace_app_bytes, self.translator.app_bytes());
-            let fragments = self.shared.control().fragments.load(Relaxed);
+            let fragments = self.shared.control().engine.fragments.load(Relaxed);
             if self.phases.made(sys::process_cpu(), fragments) {
                 self.evict = Some(Flush::Phase);
                 self.ask_soon(sys::ticks());
@@ -113,7 +128,7 @@ impl Runtime {
         &mut self,
         (pc, prefix): (AppPc, Prefix),
         checked: bool,
-    ) -> Result<(u32, bool), Refusal> {
+    ) -> Result<(FragmentId, bool), Refusal> {
         if let Some(id) = self.cache.lookup_on(pc, prefix) {
             return Ok((id, false));
         }
@@ -130,7 +145,11 @@ impl Runtime {
     }
 
     /// A new fragment, as `Self::fragment`.
-    pub fn make(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<(u32, bool), Refusal> {
+    pub fn make(
+        &mut self,
+        to: (AppPc, Prefix),
+        shape: Shape,
+    ) -> Result<(FragmentId, bool), Refusal> {
         /// Bytes of dead code that are not worth a flush.
         const LITTLE: u64 = 16 << 20;
         let dead = self.cache.dead_bytes();
@@ -172,8 +191,8 @@ impl Runtime {
     }
 
     /// Returns the entry of a fragment for indirect branches. Generates it at the first request.
-    pub(crate) fn checked_entry(&mut self, id: u32) -> Option<CachePc> {
-        let fragment = self.cache.fragments[id as usize];
+    pub(crate) fn checked_entry(&mut self, id: FragmentId) -> Option<CachePc> {
+        let fragment = self.cache.fragments[id.index()];
         if fragment.checked.is_some() {
             return fragment.checked;
         }
@@ -191,13 +210,13 @@ impl Runtime {
         let rel = fragment.entry.0 as i64 - code.at(from.0).0 as i64 - 4;
         code.put_u32(from.0, rel as i32 as u32);
         self.cache.place_lead(arena, code.bytes());
-        self.cache.fragments[id as usize].checked = Some(at);
+        self.cache.fragments[id.index()].checked = Some(at);
         Some(at)
     }
 
     /// Returns the address that tables hold for the fragment `id` of `pc`, whose checked entry is `checked`.
-    pub fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
-        let fragment = &self.cache.fragments[id as usize];
+    pub fn arrival(&mut self, id: FragmentId, pc: AppPc, checked: CachePc) -> CachePc {
+        let fragment = &self.cache.fragments[id.index()];
         // Code that may change is no trace, and may be kept from being read.
         let fixed = fragment.source.is_none() && !fragment.guarded;
         match fixed && is_return_site(pc) {
@@ -210,10 +229,10 @@ impl Runtime {
     /// the thread's indirect branches.
     pub fn lead_to(
         &mut self,
-        id: u32,
+        id: FragmentId,
         thread: &Thread,
         pc: AppPc,
-        from: Option<u32>,
+        from: Option<ExitId>,
         checked: bool,
     ) {
         if let Some(exit) = from {
@@ -224,7 +243,7 @@ impl Runtime {
             self.targets[thread.targets].put(pc, Key::NONE, at);
         }
         for id in core::mem::take(&mut self.loaded) {
-            let fragment = &self.cache.fragments[id as usize];
+            let fragment = &self.cache.fragments[id.index()];
             let app = fragment.app;
             if let Some(at) = fragment.checked {
                 let at = self.arrival(id, app, at);
@@ -261,10 +280,10 @@ impl Runtime {
         self.loaded.clear();
         self.cache.next_generation(alone);
         let control = self.shared.control();
-        control.invalidations.fetch_add(1, Relaxed);
+        control.engine.invalidations.fetch_add(1, Relaxed);
         work::add(&control.work.flushes[why as usize], 1);
-        if why != Flush::Phase && control.trace.made.load(Relaxed) != 0 {
-            let fragments = control.fragments.load(Relaxed);
+        if why != Flush::Phase && control.traces.made.load(Relaxed) != 0 {
+            let fragments = control.engine.fragments.load(Relaxed);
             self.phases.flushed(sys::process_cpu(), fragments);
         }
         self.pairs.forget(false);

@@ -7,6 +7,7 @@ use trommel_queue::dict::Mark;
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
+use crate::base::ids::{ExitId, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::crossing::arch::Landmarks;
 use crate::engine::state::{Process, Runtime, Thread};
@@ -21,112 +22,170 @@ impl Runtime {
         thread: &mut Thread,
         context: &mut Context,
         pc: AppPc,
-        from: Option<u32>,
+        from: Option<ExitId>,
         checked: bool,
     ) {
-        context.next_pc = pc;
-        context.at_boundary = 1;
-        thread.came_out(self);
-        self.hand_path_over(thread);
+        if self.broken {
+            context.next_pc = pc;
+            return self.go_from_broken(thread, context);
+        }
+        self.arrive(thread, context, pc);
         if thread.windowed.now.is_some() {
             self.evict_if_asked();
             return self.go_in_window(thread, context, pc, from, checked);
         }
-        if core::mem::take(&mut self.leave) {
-            return self.detach(thread, context, Detached::Stress);
-        }
-        if self.is_lost() && !thread.process.is_leaving() {
-            return self.detach(thread, context, Detached::BailOut);
+        if self.ends_control(thread, context, pc) {
+            return;
         }
         let sampled = from.is_some_and(|exit| self.cache.exit(exit).prefix == Prefix::SAMPLED);
         let from = from.filter(|_| !self.evict_if_asked());
-        let fragile = thread
-            .call
-            .interrupted
-            .is_some_and(|call| call.is_fragile(pc));
-        if thread.process.is_leaving() && !fragile {
+        if thread.process.is_leaving() && !is_in_fragile_call(thread, pc) {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
-        let mut prefix = match sampled {
+        let prefix = match sampled {
             true => Prefix::SAMPLED,
             false => self.arrive_on_path(thread, pc),
         };
         if thread.single.take() == Some(pc) {
-            let prefix = self.prefix(thread, pc);
-            match self.single(pc, prefix) {
-                Ok((id, _)) => context.target = self.cache.fragments[id as usize].entry,
-                Err(_) => {
-                    self.mark(thread, Mark::Arrived, [pc.0, 0]);
-                    native::step(thread, context);
-                }
-            }
-            return;
+            return self.go_single(thread, context, pc);
         }
         self.code_pages.stack = context.regs[4];
-        if thread.recording.is_some() && self.record_at(thread, context, pc) {
-            self.watch_calls();
+        let Some(prefix) = self.go_recorded(thread, context, pc, prefix) else {
             return;
-        }
-        if prefix == Prefix::UNKNOWN {
-            if self.collect_path(thread, context, pc) {
-                self.watch_calls();
-                thread.presence.waits = 0;
-                return;
-            }
-            prefix = self.prefix(thread, pc);
-        }
+        };
         // Only where a path begins is there a way by a table.
         let checked = checked && prefix == Prefix::NONE;
         match self.fragment((pc, prefix), checked) {
             Ok((id, flushed)) => {
-                // Paths may be counted no more.
-                self.hand_path_over(thread);
-                self.watch_calls();
-                thread.presence.waits = 0;
-                context.target = self.cache.fragments[id as usize].entry;
+                self.enter(thread, context, pc, id);
                 let from = from.filter(|_| !flushed);
                 self.lead_to(id, thread, pc, from, checked);
             }
-            Err(Refusal::Native | Refusal::Made) => {
-                self.mark(thread, Mark::Arrived, [pc.0, 0]);
-                native::step(thread, context);
+            Err(why) => self.go_without(thread, context, pc, why),
+        }
+    }
+
+    /// Takes note that a thread is out of the cache, at `pc`.
+    fn arrive(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) {
+        context.next_pc = pc;
+        context.at_boundary = 1;
+        self.regions.reached = thread.presence.reached.take();
+        self.regions.away = None;
+        thread.came_out(self);
+        self.hand_path_over(thread);
+    }
+
+    /// Returns true if the thread has been sent elsewhere: to a branch that leads nowhere, or out of control.
+    fn ends_control(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
+        if core::mem::take(&mut thread.nowhere) {
+            self.go_nowhere(thread, context, pc);
+            return true;
+        }
+        let why = if core::mem::take(&mut self.leave) {
+            Detached::Stress
+        } else if self.is_lost() && !thread.process.is_leaving() {
+            Detached::BailOut
+        } else {
+            return false;
+        };
+        self.detach(thread, context, why);
+        true
+    }
+
+    /// Lets the app go on with the one instruction at `pc`, which may change the code after it.
+    fn go_single(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) {
+        let prefix = self.prefix(thread, pc);
+        match self.single(pc, prefix) {
+            Ok((id, _)) => context.target = self.cache.fragments[id.index()].entry,
+            Err(_) => self.go_natively(thread, context, pc),
+        }
+    }
+
+    /// Lets the app go on in a fragment whose exits all lead back to here, if the thread records a trace or it is to be found out
+    /// what it follows on its path. Otherwise returns the prefix of that path.
+    fn go_recorded(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        pc: AppPc,
+        prefix: Prefix,
+    ) -> Option<Prefix> {
+        if thread.recording.is_some() && self.record_at(thread, context, pc) {
+            self.watch_calls();
+            return None;
+        }
+        if prefix != Prefix::UNKNOWN {
+            return Some(prefix);
+        }
+        if self.collect_path(thread, context, pc) {
+            self.watch_calls();
+            thread.presence.waits = 0;
+            return None;
+        }
+        Some(self.prefix(thread, pc))
+    }
+
+    /// Lets the app go on in a fragment, which begins at `pc`.
+    fn enter(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc, id: FragmentId) {
+        // Paths may be counted no more.
+        self.hand_path_over(thread);
+        self.watch_calls();
+        thread.presence.waits = 0;
+        thread.presence.brought = 0;
+        thread.presence.entered = pc.0;
+        context.target = self.cache.fragments[id.index()].entry;
+    }
+
+    /// Executes the instruction at `pc` natively.
+    fn go_natively(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) {
+        self.mark(thread, Mark::Arrived, [pc.0, 0]);
+        native::step(thread, context);
+    }
+
+    /// Lets the app go on at `pc`, of which there is no fragment.
+    fn go_without(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc, why: Refusal) {
+        match why {
+            Refusal::Native | Refusal::Made => {
+                if let Some(page) = self.regions.away.filter(|_| thread.brings_pages()) {
+                    // Comes back when the page is there, with the lock free.
+                    thread.presence.away = Some(page);
+                    context.target = CachePc(Landmarks::sigreturned());
+                    return;
+                }
+                self.go_natively(thread, context, pc);
             }
-            Err(Refusal::Vsyscall) => {
+            Refusal::Vsyscall => {
                 self.mark(thread, Mark::Called, [pc.0, 0]);
                 vsyscall::vsyscall(context, pc);
                 let next = context.next_pc;
                 self.go(thread, context, next, None, false);
             }
-            Err(Refusal::Request) => {
+            Refusal::Request => {
                 self.mark(thread, Mark::Arrived, [pc.0, 0]);
                 if self.request(thread, context, pc) {
                     self.detach(thread, context, Detached::Asked);
                 }
             }
-            Err(Refusal::Instruction) => self.detach(thread, context, Detached::Instruction),
-            Err(Refusal::Restartable) => self.detach(thread, context, Detached::Restartable),
-            Err(Refusal::Gs) => self.detach(thread, context, Detached::GsBase),
-            Err(Refusal::NoMaps) => self.detach(thread, context, Detached::NoMaps),
-            Err(Refusal::Unnamed) => {
+            Refusal::Unnamed => {
                 // Comes back when the host has been asked, with the lock free.
                 thread.unnamed = true;
                 context.target = CachePc(Landmarks::sigreturned());
             }
             // Comes back when others have come out of what is in the way, with the lock free.
-            Err(Refusal::Overflowing) if thread.is_patient() => {
+            Refusal::Overflowing if thread.is_patient() => {
                 context.target = CachePc(Landmarks::sigreturned());
             }
+            Refusal::Instruction => self.detach(thread, context, Detached::Instruction),
+            Refusal::Restartable => self.detach(thread, context, Detached::Restartable),
+            Refusal::Gs => self.detach(thread, context, Detached::GsBase),
+            Refusal::NoMaps => self.detach(thread, context, Detached::NoMaps),
             // The last two are met in windows only.
-            Err(
-                Refusal::OutOfSpace
-                | Refusal::Overflowing
-                | Refusal::CacheFull
-                | Refusal::Call
-                | Refusal::Moved(_),
-            ) => {
-                self.detach(thread, context, Detached::OutOfSpace);
-            }
+            Refusal::OutOfSpace
+            | Refusal::Overflowing
+            | Refusal::CacheFull
+            | Refusal::Call
+            | Refusal::Moved(_) => self.detach(thread, context, Detached::OutOfSpace),
         }
     }
 
@@ -148,14 +207,14 @@ impl Runtime {
 
     /// Returns whether the program had better run natively: as the runtime knows, or the host.
     fn is_lost(&self) -> bool {
-        let lost = &self.shared.control().trace.lost;
+        let lost = &self.shared.control().host.lost;
         self.balance.is_lost() || lost.load(Relaxed) != 0
     }
 
     /// All threads are to go, and this one has been fetched, at `pc`: the host has found that control
     /// does not pay.
     pub fn give_up_if_lost(&mut self, process: &Process, pc: AppPc) {
-        if self.shared.control().trace.lost.load(Relaxed) != 0 && !process.is_leaving() {
+        if self.shared.control().host.lost.load(Relaxed) != 0 && !process.is_leaving() {
             native::announce(process, Detached::BailOut, pc);
             self.cut_off();
         }
@@ -186,4 +245,10 @@ impl Runtime {
             targets.clear();
         }
     }
+}
+
+/// Returns whether a thread at `pc` is at a system call that was interrupted and must not be made natively.
+fn is_in_fragile_call(thread: &Thread, pc: AppPc) -> bool {
+    let interrupted = thread.call.interrupted;
+    interrupted.is_some_and(|call| call.is_fragile(pc))
 }

@@ -9,6 +9,7 @@ use trommel_queue::FULL_WINDOW;
 use crate::base::area::Context;
 use crate::base::counted::Why;
 use crate::base::emit::GsOffset;
+use crate::base::ids::ExitNumber;
 use crate::channel::deliver::HostGone;
 use crate::channel::shields::{Counting, Profiler, Slot};
 use crate::engine::state::Thread;
@@ -96,10 +97,10 @@ impl Thread {
         }
     }
 
-    fn append_candidate(&mut self, path: u32, value: Option<u64>, count: u32) {
+    fn append_candidate(&mut self, path: ExitNumber, value: Option<u64>, count: u32) {
         let mut at = self.writer.at() as *mut u32;
         let halves = value.map(|value| [value as u32, (value >> 32) as u32]);
-        let words = [path].into_iter();
+        let words = [path.0].into_iter();
         for word in words.chain(halves.into_iter().flatten()).chain([count]) {
             // SAFETY: the write pointer leads to room for a whole record.
             unsafe {

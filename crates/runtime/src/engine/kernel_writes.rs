@@ -13,17 +13,17 @@
 //!
 //! Which calls write, where and how much is in the table of [`syscalls`].
 //!
-//! # The file of the process's own memory
-//! Writing to `/proc/self/mem` changes code whatever its protection. From the first time that such a
-//! file is opened for writing on, calls that write files are looked at; one that writes to it is made
-//! by the runtime, and all fragments are in doubt afterwards.
+//! # Memory that the kernel writes in its own time
+//! No call can be looked at that comes before such a store. So this memory is never protected, and fragments beside it are guarded:
 //!
-//! # What is not seen
-//! Memory written later than the call that named it: by `io_uring`, and by asynchronous input.
+//! * the area of restartable sequences, which the kernel writes when a thread goes to another processor ([`Runtime::area_is_named`]);
+//! * what a thread's end writes: the word of its id, and those of robust locks that it holds ([`Runtime::before_end`]);
+//! * buffers of `io_uring` and of asynchronous input, which may be anywhere: a process that uses these has no protected pages
+//!   ([`Runtime::writes_are_unseen`]).
 #![allow(unsafe_code)] // reason: writes into threads' tables, reads the app's lists of buffers.
 
 use crate::base::syscalls::{self, Role, Write};
-use crate::memory::pages::PAGE;
+use crate::memory::pages::{PAGE, whole};
 use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
@@ -37,57 +37,21 @@ const MOST: u64 = 1 << 31;
 /// Buffers in a list at most, as in the kernel.
 const BUFFERS: u64 = 1024;
 
-fn words<const N: usize>(at: u64) -> Option<[u64; N]> {
+pub(super) fn words<const N: usize>(at: u64) -> Option<[u64; N]> {
     let mut words = [0u64; N];
     // SAFETY: plain words, as many bytes.
     let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), N * 8) };
     sys::copy_checked(at, bytes).then_some(words)
 }
 
-fn behind(start: u64, len: u64) -> Range {
+fn bytes_at(start: u64, len: u64) -> Range {
     Range {
         start,
         end: start.saturating_add(len.min(MOST)),
     }
 }
 
-/// Returns whether a path is that of a process's memory.
-fn is_memory(path: &[u8]) -> bool {
-    path.starts_with(b"/proc/") && path.ends_with(b"/mem")
-}
-
-/// Returns whether the app is about to open such a file to write to it.
-fn opens_memory(number: u32, args: &[u64; 6]) -> bool {
-    const ACCESS: u64 = 3;
-    let (path, flags) = match number {
-        nr::__NR_open => (args[0], args[1]),
-        _ => (args[1], args[2]),
-    };
-    // Longer ones are not; shorter ones may end with a page that cannot be read.
-    let mut text = [0u8; 40];
-    flags & ACCESS != 0
-        && sys::read_string(path, &mut text).is_some_and(|len| is_memory(&text[..len]))
-}
-
 impl Runtime {
-    /// Returns whether the runtime must make a call, which writes to the file of a process's memory.
-    pub fn writes_memory_file(&self, number: u32, args: &[u64; 6]) -> bool {
-        let mut text = [0u8; 40];
-        self.memory_file
-            && syscalls::role(number) == Role::WritesFiles
-            && sys::link_of(args[0] as i32, &mut text).is_some_and(|len| is_memory(&text[..len]))
-    }
-
-    /// Makes such a call.
-    pub fn write_memory_file(&mut self, call: impl FnOnce() -> i64) -> i64 {
-        let result = call();
-        self.doubt(Range {
-            start: 0,
-            end: u64::MAX,
-        });
-        result
-    }
-
     /// Sends the threads' calls that write memory to the dispatcher from now on, if there are protected
     /// pages.
     pub fn watch_calls(&mut self) {
@@ -113,16 +77,14 @@ impl Runtime {
 
     /// The kernel is about to carry out a call that may write where its arguments point.
     pub fn before_call(&mut self, number: u32, args: &[u64; 6]) {
-        if !self.memory_file && syscalls::role(number) == Role::Opens && opens_memory(number, args)
-        {
-            self.memory_file = true;
-            for thread in &self.threads {
-                // SAFETY: as in `watch_calls`.
-                unsafe { (**thread).see(syscalls::with(&[Role::WritesFiles])) };
-            }
+        if !self.memory_file && syscalls::role(number) == Role::Receives {
+            self.before_receiving(number, args);
         }
         if !self.watching {
             return;
+        }
+        if number == nr::__NR_futex {
+            return self.before_futex(args);
         }
         match syscalls::row_of(number) {
             Some(row) => {
@@ -132,7 +94,7 @@ impl Runtime {
             }
             None => {
                 for &at in args {
-                    self.written_by_kernel(behind(at, STRUCTURE));
+                    self.written_by_kernel(bytes_at(at, STRUCTURE));
                 }
             }
         }
@@ -144,20 +106,101 @@ impl Runtime {
         let (at, len) = match *write {
             Write::Fixed(at, len) => (at, len.into()),
             Write::Structure(at) => (at, STRUCTURE),
+            Write::Deep(at) => {
+                self.before_deep(arg(at));
+                (at, STRUCTURE)
+            }
+            Write::Control(request, at) => {
+                self.before_deep(arg(at));
+                // The size that numbers of requests have since they have one.
+                (at, STRUCTURE.max(arg(request) >> 16 & 0x3fff))
+            }
+            Write::Bits(at, count) => (at, (arg(count) & 0xffff_ffff) / 8 + 8),
             Write::Buffer(at, len) => (at, arg(len)),
             Write::Text(at, len) => (at, arg(len).saturating_add(8)),
             Write::Array(at, count, size) => (at, arg(count).saturating_mul(size.into())),
             Write::Pages(at, len) => (at, arg(len) / PAGE + 1),
             Write::Sized(at, len) => {
                 let told = words(arg(len)).map_or(STRUCTURE, |[len]| len & 0xffff_ffff);
-                self.written_by_kernel(behind(arg(len), 8));
+                self.written_by_kernel(bytes_at(arg(len), 8));
                 (at, told)
             }
             Write::Vectors(at, count) => return self.before_list(arg(at), arg(count)),
             Write::Message(at) => return self.before_messages(arg(at), 1),
             Write::Messages(at, count) => return self.before_messages(arg(at), arg(count)),
         };
-        self.written_by_kernel(behind(arg(at), len));
+        self.written_by_kernel(bytes_at(arg(at), len));
+    }
+
+    /// Treats memory that the words of a structure lead to, and what follows, as written by the kernel.
+    fn before_deep(&mut self, at: u64) {
+        /// Bytes of a structure in which there are pointers, and bytes that one leads to.
+        const POINTERS: usize = 64;
+        const FOLLOWING: u64 = 64 << 10;
+        let mut words = [0_u64; POINTERS];
+        let known = sys::copy_words(at, &mut words);
+        for &to in &words[..known] {
+            self.written_by_kernel(bytes_at(to, FOLLOWING));
+        }
+    }
+
+    /// The kernel changes the words of some locks itself.
+    fn before_futex(&mut self, args: &[u64; 6]) {
+        const COMMAND: u32 = 0x7f;
+        const WORD: u64 = 4;
+        let at = match args[1] as u32 & COMMAND {
+            nr::FUTEX_LOCK_PI | nr::FUTEX_LOCK_PI2 => args[0],
+            nr::FUTEX_UNLOCK_PI | nr::FUTEX_TRYLOCK_PI => args[0],
+            nr::FUTEX_WAKE_OP | nr::FUTEX_CMP_REQUEUE_PI | nr::FUTEX_WAIT_REQUEUE_PI => args[4],
+            _ => return,
+        };
+        self.written_by_kernel(bytes_at(at, WORD));
+    }
+
+    /// The kernel writes to `range` when it likes, from now on.
+    pub fn area_is_named(&mut self, range: Range) {
+        let range = whole(range);
+        self.doubt(range);
+        self.code_pages.give_up(range);
+    }
+
+    /// The kernel writes anywhere when it likes, from now on.
+    pub fn writes_are_unseen(&mut self) {
+        let all = Range {
+            start: 0,
+            end: u64::MAX,
+        };
+        self.code_pages.unsteady = true;
+        self.written_by_kernel(all);
+    }
+
+    /// The calling thread is about to end: what the kernel writes then must be writable.
+    pub fn before_end(&mut self) {
+        /// Locks in a list at most, as in the kernel.
+        const MOST_LOCKS: usize = 2048;
+        const GET_TID_ADDRESS: u64 = 40;
+        const WORD: u64 = 4;
+        if !self.code_pages.has_any() {
+            return;
+        }
+        let mut asked = [0_u64; 2];
+        let [head, size] = [&raw mut asked[0] as u64, &raw mut asked[1] as u64];
+        // SAFETY: the kernel writes two words.
+        unsafe { sys::call(nr::__NR_get_robust_list, [0, head, size, 0, 0, 0]) };
+        let head = asked[0];
+        if let Some([first, offset, pending]) = words(head).filter(|_| head != 0) {
+            let mut at = first;
+            for lock in core::iter::once(pending).chain((0..MOST_LOCKS).map_while(|_| {
+                let now = core::mem::take(&mut at);
+                at = words(now & !1).filter(|_| now != head).map(|[next]| next)?;
+                Some(now)
+            })) {
+                self.written_by_kernel(bytes_at((lock & !1).wrapping_add(offset), WORD));
+            }
+        }
+        // SAFETY: the kernel writes a word.
+        unsafe { sys::call(nr::__NR_prctl, [GET_TID_ADDRESS, size, 0, 0, 0, 0]) };
+        self.written_by_kernel(bytes_at(asked[1], WORD));
     }
 
     /// Messages are about to be received.
@@ -165,15 +208,15 @@ impl Runtime {
         // struct mmsghdr is a struct msghdr and a length, padded.
         const BYTES: u64 = 64;
         let count = count.min(BUFFERS);
-        self.written_by_kernel(behind(at, BYTES * count));
+        self.written_by_kernel(bytes_at(at, BYTES * count));
         for n in 0..count {
             let Some([name, name_len, list, count, control, control_len]) = words(at + BYTES * n)
             else {
                 break;
             };
-            self.written_by_kernel(behind(name, name_len & 0xffff_ffff));
+            self.written_by_kernel(bytes_at(name, name_len & 0xffff_ffff));
             self.before_list(list, count);
-            self.written_by_kernel(behind(control, control_len));
+            self.written_by_kernel(bytes_at(control, control_len));
         }
     }
 
@@ -182,7 +225,7 @@ impl Runtime {
             let Some([at, len]) = words(list + 16 * n) else {
                 return;
             };
-            self.written_by_kernel(behind(at, len));
+            self.written_by_kernel(bytes_at(at, len));
         }
     }
 

@@ -9,8 +9,10 @@
 //! | [`asking`] | the queries of a thread |
 //! | [`aware`] | requests of programs that know of us |
 //! | [`change`] | code that changes while the program runs |
+//! | [`contexts`] | calling contexts of a thread, followed where generated code cannot |
 //! | [`counter_arrays`] | counter arrays of threads, taken and left |
 //! | [`current`] | the process, for signal handlers |
+//! | [`descriptors`] | descriptors through which code may change |
 //! | [`fragments`] | fragments: generated, found, dropped |
 //! | [`frames`] | contents of the kernel's signal frames |
 //! | [`go`] | ways for the app to go on |
@@ -20,6 +22,8 @@
 //! | [`kernel_writes`] | system calls that write where we have protected pages |
 //! | [`marks`] | marks in the records of a thread |
 //! | [`native`] | detaching |
+//! | [`nowhere`] | branches to where no address is |
+//! | [`operand`] | addresses of memory operands |
 //! | [`pairs`] | indirect branches counted, code of pairs made |
 //! | [`parts`] | parts of a thread's state |
 //! | [`paths`] | threads on acyclic paths |
@@ -35,21 +39,27 @@
 //! | [`variants`] | from one variant of the code to the other |
 //! | [`vsyscall`] | calls in the app's name, and the kernel's emulated page |
 //! | [`window`] | control for N instructions at a time |
+//! | [`x87`] | the x87 unit's record of its last instruction |
 
 pub mod asking;
 pub mod aware;
 pub mod change;
+pub mod contexts;
 pub mod counter_arrays;
 pub mod current;
+pub mod descriptors;
 pub mod fragments;
 pub mod frames;
 pub mod go;
 pub mod hints;
+pub mod inherit;
 pub mod interrupted;
 pub mod intervals;
 pub mod kernel_writes;
 pub mod marks;
 pub mod native;
+pub mod nowhere;
+pub mod operand;
 pub mod pairs;
 pub mod parts;
 pub mod paths;
@@ -65,3 +75,4 @@ pub mod thread;
 pub mod variants;
 pub mod vsyscall;
 pub mod window;
+pub mod x87;

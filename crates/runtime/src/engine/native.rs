@@ -33,8 +33,10 @@ use trommel_queue::{Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
+use crate::base::limits;
 use crate::engine::parts::Stepping;
 use crate::engine::state::{Process, Thread};
+use crate::memory::locking;
 
 const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
@@ -44,9 +46,11 @@ pub const PENDING: u32 = 1;
 pub fn announce(process: &Process, why: Detached, at: AppPc) {
     if process.leaving.swap(1, SeqCst) == 0 {
         let control = process.queue.control();
-        control.detach.store(why as u32, Relaxed);
-        control.detach_pc.store(at.0, Relaxed);
-        control.state.store(State::Native as u32, Release);
+        control.process.detach.store(why as u32, Relaxed);
+        control.process.detach_pc.store(at.0, Relaxed);
+        control.process.state.store(State::Native as u32, Release);
+        limits::detached();
+        locking::detached();
     }
 }
 

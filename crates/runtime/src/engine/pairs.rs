@@ -4,12 +4,14 @@ use trommel_queue::dict::{Event, TargetPc};
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::ExitId;
 use crate::base::prefix::{Key, Prefix};
 use crate::cache::{Exit, UNLINKED};
+use crate::channel::shields::Profiler;
 use crate::engine::state::{Runtime, Thread};
-use crate::observe::pairs::{Branch, Counted, Pair, Uncounted};
+use crate::observe::pairs::{Branch, Counted, CountedBy, Pair, Uncounted};
 use crate::slot;
-use crate::translate::{Refusal, Translator, pair_check};
+use crate::translate::{Known, Refusal, Translator, pair_check};
 
 impl Runtime {
     /// A branch with this key to `to` has come to the dispatcher: counts it, and makes its way
@@ -37,19 +39,22 @@ impl Runtime {
                 if region == Err(Refusal::Unnamed) {
                     return Err(Uncounted::Unnamed);
                 }
-                let (path, sampled) = match translator.message(&mut site, tail)? {
-                    Some((counter, path)) => (path, Some(counter)),
+                let by = if translator.profiler().is_some() {
+                    translator
+                        .subject(&mut site, tail)?
+                        .map(CountedBy::Profiler)
+                } else {
+                    let message = translator.message(&mut site, tail)?;
+                    message.map(|(counter, number)| CountedBy::Sampler(counter, number))
+                };
+                let by = match by {
+                    Some(by) => by,
                     None => {
                         let (block, passed) = branch.block;
-                        (site.shared.path(block, passed, Some(tail))?, None)
+                        CountedBy::Exit(site.shared.path(block, passed, Some(tail))?)
                     }
                 };
-                let code = None;
-                Pair {
-                    path,
-                    sampled,
-                    code,
-                }
+                Pair { by, code: None }
             }
         };
         // Its code is of the variant in which its exit can be linked: a thread that is leaving another has none made.
@@ -60,14 +65,14 @@ impl Runtime {
             false => code,
         };
         self.pairs.known.insert((key, to.0), Pair { code, ..pair });
-        match pair.sampled {
-            Some(counter) => match self.translator.profiler() {
-                Some(profiler) => {
-                    thread.count_known(pair.path, profiler.of_kind(branch.kind()));
-                }
-                None => thread.count_event(counter, pair.path),
-            },
-            None => thread.count_or_record(pair.path, 0),
+        match pair.by {
+            CountedBy::Profiler(subject) => {
+                let profiler = self.translator.profiler();
+                let of_kind = profiler.and_then(|profiler| profiler.of_kind(branch.kind()));
+                thread.count_known(subject, of_kind);
+            }
+            CountedBy::Sampler(counter, number) => thread.count_event(counter, number),
+            CountedBy::Exit(number) => thread.count_or_record(number, 0),
         }
         if let Some((at, _)) = code {
             self.targets[thread.targets].put(to, key, at);
@@ -83,11 +88,12 @@ impl Runtime {
         key: Key,
         to: AppPc,
         pair: Pair,
-    ) -> Option<(CachePc, u32)> {
+    ) -> Option<(CachePc, ExitId)> {
         const ROOM: usize = 384;
-        let counter = match pair.sampled {
-            Some(counter) => counter,
-            None => self.translator.counter(pair.path)?,
+        let counter = match pair.by {
+            CountedBy::Profiler(subject) => Profiler::cell(subject),
+            CountedBy::Sampler(counter, _) => counter,
+            CountedBy::Exit(number) => self.translator.counter(number)?,
         };
         let mut prefix = Prefix::NONE;
         if self.translator.ways.acyclic.is_some() {
@@ -108,18 +114,19 @@ impl Runtime {
         pair_check(&mut code, to, key);
         let mut ends = None;
         let mut ways = None;
-        if let Some(profiler) = self
-            .translator
-            .profiler()
-            .filter(|_| pair.sampled.is_some())
-        {
-            let found = code.shield_with_rcx(counter, profiler.of_kind(branch.kind()));
-            ways = Some((found, code.at(code.here())));
-        } else if pair.sampled.is_some() {
-            let (end, _) = code.count_down_with_rcx(counter);
-            ends = Some((end, code.at(code.here())));
-        } else {
-            code.count_with(Reg::RDX, counter);
+        match pair.by {
+            CountedBy::Profiler(subject) => {
+                let of_kind = self.translator.profiler()?.of_kind(branch.kind());
+                let found = code.shield_with_rcx(counter, of_kind);
+                ways = Some((found, subject, code.at(code.here())));
+            }
+            CountedBy::Sampler(_, path) => {
+                let (end, _) = code.count_down_with_rcx(counter);
+                ends = Some((end, path, code.at(code.here())));
+            }
+            CountedBy::Exit(_) => {
+                code.count_with(Reg::RDX, counter);
+            }
         }
         code.load_gs(Reg::RDX, slot!(spill_rdx));
         code.load_gs(Reg::RCX, slot!(spill_rcx));
@@ -132,22 +139,27 @@ impl Runtime {
             patch: code.at(from.0),
             prefix,
             next_link: match prefix {
-                Prefix::UNKNOWN => pair.path,
+                Prefix::UNKNOWN => pair.by.number().map_or(UNLINKED, |number| number.0),
                 _ => UNLINKED,
             },
             stub: 1,
             ..Exit::fixed(to)
         });
-        code.store_gs_imm32(slot!(exit), exit);
+        code.store_gs_imm32(slot!(exit), exit.0);
         code.jmp_gs(slot!(entry.exit));
-        if let Some((end, back)) = ends {
+        if let Some((end, path, back)) = ends {
             code.bind(end, code.here());
             let start = self.translator.sampler().map_or(0, |s| s.rate());
-            code.send_message(true, [counter.0, pair.path, start], back);
+            let known = Known {
+                counter,
+                path,
+                start,
+            };
+            code.send_message(true, known, back);
         }
-        if let Some((ways, behind)) = ways {
-            code.unshielded(true, pair.path, &ways);
-            code.interval_ended(ways.ended, behind, None);
+        if let Some((ways, subject, after)) = ways {
+            code.unshielded(true, subject, &ways);
+            code.interval_ended(ways.ended, after, None);
         }
         self.cache.place_lead(arena, code.bytes());
         Some((at, exit))

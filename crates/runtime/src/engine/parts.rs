@@ -1,11 +1,27 @@
 //! Parts of a thread's state, by what they are for.
 
 use alloc::boxed::Box;
-use core::sync::atomic::AtomicU64;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::base::address::AppPc;
 use crate::engine::interrupted::Interrupted;
 use crate::engine::signals::Actions;
+use crate::memory::mapping::Reached;
+use crate::observe::contexts::Follow;
+
+/// A thread's contexts.
+#[derive(Default)]
+pub struct Following {
+    /// Their state, while they are followed.
+    pub follow: Option<Box<Follow>>,
+    /// Memory of its frames, which stays for the next thread of the area.
+    pub frames: u64,
+    /// The description of the tree that a forked child goes on from.
+    pub inherited: Vec<[u64; 4]>,
+}
 
 /// One app instruction that runs natively, with the trap flag set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +51,14 @@ pub struct Presence {
     pub held: AtomicU64,
     /// Times that it has waited for room in the cache.
     pub waits: u32,
+    /// The address of the fragment that it was led to last; 0 before the first.
+    pub entered: u64,
+    /// The page of code that it is to bring before it goes on.
+    pub away: Option<u64>,
+    /// The page that it has brought.
+    pub reached: Option<Reached>,
+    /// Pages that it has brought since it last went on in a fragment.
+    pub brought: u32,
 }
 
 /// A system call that the runtime makes in the app's name.
@@ -69,10 +93,20 @@ pub struct Starting {
     pub clear_handlers: bool,
 }
 
-/// A process of its own in another's memory.
+/// A thread of a process of its own in another's memory.
 pub struct Spawned {
-    /// Its dispositions, when it does not share those of the other.
-    pub actions: Option<Box<Actions>>,
-    /// The thread that started it waits until it is done.
+    /// The process.
+    pub group: Rc<Group>,
+    /// The thread that started the process waits until that is done.
     pub waited_for: bool,
+}
+
+/// A process of its own in another's memory, as its threads share it.
+pub struct Group {
+    /// Its dispositions, when it does not share those of the other.
+    pub actions: Option<UnsafeCell<Actions>>,
+    /// Its number; 0 until its first thread runs.
+    pub pid: AtomicU32,
+    /// True once the host need not reckon with it.
+    pub ended: AtomicBool,
 }

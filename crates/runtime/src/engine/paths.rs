@@ -9,6 +9,7 @@ use trommel_tuple::Ended;
 
 use crate::base::address::AppPc;
 use crate::base::area::{Context, Reason};
+use crate::base::ids::{EntryId, ExitNumber};
 use crate::base::prefix::{Key, Midway, Prefix};
 use crate::cache::{Fragment, Way};
 use crate::engine::state::{Runtime, Thread};
@@ -16,20 +17,21 @@ use crate::observe::acyclic::{Interrupted, ON_PATH, pass};
 
 impl Thread {
     /// Tells in the counter array, by a path of the dictionary, what is left when the thread goes no further: as word `n`.
-    fn tell_path(&self, n: usize, path: Option<u32>) {
+    fn tell_path(&self, n: usize, path: Option<ExitNumber>) {
         if self.counter_array.is_some() {
             let at = (self.area() + u64::from(ON_PATH.0)) as *mut u32;
             // SAFETY: in the counter array that is mapped at the end of this thread's area; nobody else writes to it.
-            unsafe { at.add(n).write_volatile(path.map_or(0, |path| path + 1)) };
+            unsafe { at.add(n).write_volatile(path.map_or(0, |path| path.0 + 1)) };
         }
     }
 
     /// The path that the counter array has reported before a system call.
-    fn told_path(&self) -> Option<u32> {
+    fn reported_path(&self) -> Option<ExitNumber> {
         self.counter_array?;
         let at = (self.area() + u64::from(ON_PATH.0)) as *const u32;
         // SAFETY: as above.
-        unsafe { at.read_volatile() }.checked_sub(1)
+        let word = unsafe { at.read_volatile() };
+        word.checked_sub(1).map(ExitNumber)
     }
 
     /// Begins a path that follows nothing.
@@ -63,7 +65,7 @@ impl Runtime {
         let made = found.map_or_else(|| self.recorded_fragment((pc, Prefix::UNKNOWN)), Ok);
         let Ok((id, _)) = made else { return false };
         thread.path.collecting = true;
-        context.target = self.cache.fragments[id as usize].entry;
+        context.target = self.cache.fragments[id.index()].entry;
         true
     }
 
@@ -77,7 +79,7 @@ impl Runtime {
         let exit = self.cache.exit(context.exit);
         let path = if is(Reason::Indirect) || is(Reason::Hot) && exit.way == Way::Site {
             match Key::in_context(context) {
-                Key::NONE if collecting => Some(exit.next_link),
+                Key::NONE if collecting => Some(ExitNumber(exit.next_link)),
                 Key::NONE => None,
                 key => self.pairs.path(key, context.next_pc),
             }
@@ -92,7 +94,7 @@ impl Runtime {
                 thread.path.on = acyclic.and_then(|acyclic| acyclic.midway(exit.prefix));
                 return;
             }
-            Some(exit.next_link)
+            Some(ExitNumber(exit.next_link))
         } else {
             return;
         };
@@ -106,7 +108,7 @@ impl Runtime {
     fn follow_path(
         &mut self,
         thread: &mut Thread,
-        block: u32,
+        block: EntryId,
         passed: Passed,
         tail: Option<Event>,
     ) {
@@ -160,7 +162,7 @@ impl Runtime {
     }
 
     /// Returns whether so much of a block ends no path that is counted, and nothing else is counted.
-    pub fn counts_nothing(&self, block: u32, passed: Passed) -> bool {
+    pub fn counts_nothing(&self, block: EntryId, passed: Passed) -> bool {
         let acyclic = self.translator.ways.acyclic.as_ref();
         if !acyclic.is_some_and(|acyclic| acyclic.alone) {
             return false;
@@ -184,7 +186,7 @@ impl Runtime {
         if self.translator.ways.acyclic.is_none() {
             return;
         }
-        if let Some(path) = thread.told_path() {
+        if let Some(path) = thread.reported_path() {
             if let Some((block, passed, tail)) = self.shared.passed_by(path) {
                 self.follow_path(thread, block, passed, tail);
             }
@@ -215,7 +217,7 @@ impl Runtime {
         }
     }
 
-    fn dispatched_path(&mut self, on: Option<Midway>) -> Option<u32> {
+    fn dispatched_path(&mut self, on: Option<Midway>) -> Option<ExitNumber> {
         let acyclic = self.translator.ways.acyclic.as_mut()?;
         acyclic.path(&mut self.shared, on?)
     }

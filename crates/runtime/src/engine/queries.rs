@@ -18,7 +18,7 @@ use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
 use crate::engine::asking::{Asking, Raised, Rates, add};
 use crate::engine::served::table::Message;
-use crate::engine::served::{Sent, to_host};
+use crate::engine::served::{Filled, Sent, to_host};
 use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
@@ -60,6 +60,8 @@ impl Thread {
     /// process.
     pub fn start_queries(&mut self, asked: &Asked, slot: u32) {
         let mapped = self.process.queue.mapped();
+        let pages = self.writer.page + 1;
+        mapped.queries().pages.fetch_max(pages, Relaxed);
         let seed = mapped.queries().seed.load(Relaxed);
         let seed = match slot {
             0 => seed,
@@ -117,7 +119,7 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     // SAFETY: rcx leads to what the translator wrote after the crossing, which stays as long as a
     // thread may execute it.
     let crossing = unsafe { (at as *const Crossing).read_unaligned() };
-    context.target = CachePc(at.wrapping_add_signed(crossing.behind.into()));
+    context.target = CachePc(at.wrapping_add_signed(crossing.after.into()));
     context.regs[1] = context.spill_rcx;
     // SAFETY: sites stay.
     let site: &'static Site = unsafe { &*(crossing.site as *const Site) };
@@ -366,6 +368,14 @@ impl Out<'_> {
         message
     }
 
+    /// Returns what the thread does when a record that must not be lost has filled its chunk.
+    const fn waits_when_filled(&self) -> Filled {
+        match self.thread.windowed.now {
+            None => Filled::Wait,
+            Some(_) => Filled::WaitLater,
+        }
+    }
+
     /// Sends a message to whoever serves its queue.
     fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
         let queue = &self.thread.process.queue;
@@ -375,11 +385,14 @@ impl Out<'_> {
                 add(&done.sent, 1);
             }
             Sent::Dropped => add(&done.dropped, 1),
-            Sent::NotOpen if drop && queue.is_behind() => add(&done.dropped, 1),
+            Sent::NotOpen if drop && queue.lags() => add(&done.dropped, 1),
             Sent::NotOpen => {
                 add(&done.sent, 1);
-                let waits = self.thread.windowed.now.is_none();
-                to_host(&mut self.thread.writer, queue, message, waits)?;
+                let filled = match drop {
+                    true => Filled::GoOn,
+                    false => self.waits_when_filled(),
+                };
+                to_host(&mut self.thread.writer, queue, message, filled)?;
             }
         }
         Ok(())
@@ -422,8 +435,8 @@ impl Sink for Out<'_> {
             return;
         }
         add(&done.interrupted, 1);
-        let waits = self.thread.windowed.now.is_none();
-        self.gone = to_host(&mut self.thread.writer, &process.queue, &message, waits);
+        let filled = self.waits_when_filled();
+        self.gone = to_host(&mut self.thread.writer, &process.queue, &message, filled);
         self.interrupted = true;
         self.waits |= sync;
     }

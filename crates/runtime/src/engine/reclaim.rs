@@ -25,8 +25,10 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::base::address::CachePc;
+use crate::base::keys::with_keys_lifted;
 use crate::base::sys;
 use crate::engine::state::{Runtime, Thread};
+use crate::memory::mapping::Reached;
 
 /// Bytes of cache that are generated between two attempts to reclaim memory.
 const STEP: u64 = 1 << 20;
@@ -56,6 +58,22 @@ impl Thread {
         }
     }
 
+    /// Returns whether a page of code is worth bringing: a bounded number of times, as pages may go as fast as they come. After that the
+    /// processor executes what is there.
+    pub fn brings_pages(&mut self) -> bool {
+        const MOST: u32 = 16;
+        self.presence.brought += 1;
+        self.presence.brought <= MOST
+    }
+
+    /// Brings the page of code that was away, with no lock held: another thread of the program may have to.
+    pub fn bring_page(&mut self) {
+        if let Some(page) = self.presence.away.take() {
+            let there = with_keys_lifted(|| sys::reach(page));
+            self.presence.reached = Some(Reached { page, there });
+        }
+    }
+
     /// Code found no room. Whether it is worth while to wait.
     pub fn is_patient(&mut self) -> bool {
         self.presence.waits += 1;
@@ -67,6 +85,7 @@ impl Runtime {
     /// Reclaims what it can of old generations.
     /// `alone`: no thread is in the cache.
     pub(crate) fn reclaim(&mut self, alone: bool) {
+        self.keep_own_x87();
         let seen = match alone {
             true => u64::MAX,
             false => self
@@ -144,12 +163,12 @@ fn waits_at(tid: u32) -> Option<u64> {
     let mut text = [0; 256];
     let len = sys::read(fd, &mut text);
     sys::close(fd);
-    behind_call(text.get(..len.ok()?)?)
+    after_call(text.get(..len.ok()?)?)
 }
 
 /// The program counter in what the kernel says of a thread: the number of its call, six arguments, the stack pointer, the program
 /// counter. In no call it runs, or waits for a page (−1).
-fn behind_call(text: &[u8]) -> Option<u64> {
+fn after_call(text: &[u8]) -> Option<u64> {
     let text = core::str::from_utf8(text).ok()?;
     let mut words = text.split_ascii_whitespace();
     words.next()?.parse::<u32>().ok()?;
@@ -164,10 +183,10 @@ mod tests {
     #[test]
     fn what_the_kernel_says_of_threads_is_read() {
         let waiting = b"0 0x3 0x7ffd 0x1 0x0 0x0 0x5d 0x7ffde0 0x7f0abc12\n";
-        assert_eq!(behind_call(waiting), Some(0x7f0a_bc12));
-        assert_eq!(behind_call(b"running\n"), None);
-        assert_eq!(behind_call(b"-1 0x7ffde0 0x7f0abc12\n"), None);
-        assert_eq!(behind_call(b""), None);
-        assert_eq!(behind_call(b"0 0x3 0x7ffd 0x1"), None);
+        assert_eq!(after_call(waiting), Some(0x7f0a_bc12));
+        assert_eq!(after_call(b"running\n"), None);
+        assert_eq!(after_call(b"-1 0x7ffde0 0x7f0abc12\n"), None);
+        assert_eq!(after_call(b""), None);
+        assert_eq!(after_call(b"0 0x3 0x7ffd 0x1"), None);
     }
 }

@@ -7,12 +7,13 @@ use trommel_queue::work::{Flush, Part};
 
 use crate::base::address::AppPc;
 use crate::base::area::{Context, Reason};
+use crate::base::ids::{ExitId, ExitIds, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::base::sys;
 use crate::cache::Way;
 use crate::engine::runtime::Began;
 use crate::engine::state::{Runtime, Thread};
-use crate::memory::region;
+use crate::memory::mapping;
 use crate::trace::{Recording, STEADY};
 use crate::translate::piece::Path;
 use crate::translate::{Refusal, Shape};
@@ -41,7 +42,7 @@ impl Runtime {
     }
 
     /// An indirect branch of a trace goes elsewhere, to `next`, once more.
-    pub fn start_unrolled(&mut self, thread: &mut Thread, exit: u32, next: AppPc) {
+    pub fn start_unrolled(&mut self, thread: &mut Thread, exit: ExitId, next: AppPc) {
         let (fickle, misses) = self.cache.site_is_hot(exit, sys::process_cpu());
         let work = &self.shared.control().work;
         work::add(&work.turns_missed, misses);
@@ -65,10 +66,12 @@ impl Runtime {
         if self.asks() || !self.cache.makes_traces() {
             return self.abandon();
         }
-        let (first, count) = recording.exits;
-        let of_fragment = context.exit.wrapping_sub(first) < count;
+        let of_fragment = recording.exits.hold(context.exit);
         let exit = self.cache.exit(context.exit);
         let next = match context.reason {
+            r if r == Reason::Exit as u32 && exit.way == Way::Stored => {
+                return self.finish(&recording, false, None);
+            }
             r if r == Reason::Exit as u32 => exit.target,
             r if r == Reason::Indirect as u32 => context.next_pc,
             r if r == Reason::Syscall as u32 => return self.finish(&recording, false, None),
@@ -97,7 +100,7 @@ impl Runtime {
             recording.ways.sort_by_key(|way| core::cmp::Reverse(way.1));
             let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
             let steady = closed && recording.rounds >= STEADY;
-            let frame = (steady && region::is_private(context.regs[4])).then_some(frame);
+            let frame = (steady && mapping::is_private(context.regs[4])).then_some(frame);
             return self.finish(&recording, closed, frame);
         }
         if recording.unrolled && !closed {
@@ -131,12 +134,15 @@ impl Runtime {
         recording.at = pc;
         recording.exits = exits;
         thread.recording = Some(recording);
-        context.target = self.cache.fragments[id as usize].entry;
+        context.target = self.cache.fragments[id.index()].entry;
         true
     }
 
     /// A fragment all of whose exits lead to the dispatcher, and these.
-    pub fn recorded_fragment(&mut self, to: (AppPc, Prefix)) -> Result<(u32, (u32, u32)), Refusal> {
+    pub fn recorded_fragment(
+        &mut self,
+        to: (AppPc, Prefix),
+    ) -> Result<(FragmentId, ExitIds), Refusal> {
         let first = self.cache.next_exit();
         let counted = self.translator.counting_acyclic().is_some();
         let id = match self.translate(to, Shape::Recorded) {
@@ -147,14 +153,17 @@ impl Runtime {
             }
             made => made?,
         };
-        let exits = (first, self.cache.next_exit().wrapping_sub(first));
+        let exits = ExitIds {
+            first,
+            count: self.cache.next_exit().since(first),
+        };
         self.cache.keep_recorded(id, exits);
         Ok((id, exits))
     }
 
     fn abandon(&self) {
         let control = self.shared.control();
-        control.trace.abandoned.fetch_add(1, Relaxed);
+        control.traces.abandoned.fetch_add(1, Relaxed);
     }
 
     /// Makes the trace of a path, which came to its own start or not; `frame`: by how much `rbp` is above
@@ -165,7 +174,7 @@ impl Runtime {
             return;
         }
         let began = Began::long();
-        let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
+        let checked = |id: FragmentId| self.cache.fragments[id.index()].checked.is_some();
         let begins = recording.prefix == Prefix::NONE;
         let checked = begins && recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();

@@ -61,9 +61,9 @@ impl Runtime {
     }
 
     fn ask(&mut self, now: u64) {
-        let told = self.shared.mapped().prefetch();
-        told.bursts.store(0, Relaxed);
-        told.begun.fetch_add(1, Relaxed);
+        let asked = self.shared.mapped().prefetch();
+        asked.bursts.store(0, Relaxed);
+        asked.begun.fetch_add(1, Relaxed);
         if let Some(prefetch) = &mut self.translator.ways.prefetch {
             prefetch.stage = Stage::Asking(now);
         }
@@ -72,7 +72,7 @@ impl Runtime {
 
     /// Ends a round: the host has answered what the round has sent. A thread that executes code with probes notices it.
     pub fn end_round(&mut self, now: u64) {
-        let told = self.shared.mapped().prefetch();
+        let asked = self.shared.mapped().prefetch();
         let Some(prefetch) = &mut self.translator.ways.prefetch else {
             return;
         };
@@ -80,18 +80,18 @@ impl Runtime {
         let Stage::Asking(since) = prefetch.stage else {
             return;
         };
-        if told.answered.load(Acquire) != told.begun.load(Relaxed) {
+        if asked.answered.load(Acquire) != asked.begun.load(Relaxed) {
             return;
         }
-        prefetch.pause = match prefetch.read(told) {
+        prefetch.pause = match prefetch.read(asked) {
             true => PAUSE.max(prefetch.pause / 2),
             false => (prefetch.pause * 2).min(LONGEST),
         };
         let took = now.saturating_sub(since).min(SLOW);
         let due = now.saturating_add(took.saturating_mul(prefetch.pause));
         prefetch.stage = Stage::Answered(due);
-        told.due.store(due, Release);
-        told.dropped.fetch_add(1, Relaxed);
+        asked.due.store(due, Release);
+        asked.dropped.fetch_add(1, Relaxed);
         // The calling thread goes on in its fragment.
         self.drop_all(Flush::Asked, false);
     }

@@ -75,10 +75,10 @@ impl Runtime {
         let work = &self.shared.control().work;
         work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
         work.links.store(self.cache.links, Relaxed);
-        let trace = &self.shared.control().trace;
-        if trace.audit.load(Relaxed) != 0 {
-            for (told, start) in trace.arenas.iter().zip(self.cache.arena_starts()) {
-                told.store(start, Relaxed);
+        let control = self.shared.control();
+        if control.trace.audit.load(Relaxed) != 0 {
+            for (shown, start) in control.traces.arenas.iter().zip(self.cache.arena_starts()) {
+                shown.store(start, Relaxed);
             }
         }
         self.balance.spend(cycles, Clocks::now);
@@ -98,8 +98,10 @@ impl Runtime {
 impl Runtime {
     /// The dispositions of the process that a thread belongs to.
     pub fn actions_of<'a>(&'a mut self, thread: &'a mut Thread) -> &'a mut Actions {
-        match thread.spawned.as_mut().and_then(|own| own.actions.as_mut()) {
-            Some(own) => own,
+        let group = thread.spawned.as_ref().map(|own| &own.group);
+        match group.and_then(|group| group.actions.as_ref()) {
+            // SAFETY: the threads of the group reach it under the lock, which the caller holds.
+            Some(own) => unsafe { &mut *own.get() },
             None => &mut self.actions,
         }
     }

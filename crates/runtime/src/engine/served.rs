@@ -333,7 +333,12 @@ impl Thread {
                 Sent::Later => return Ok(false),
                 Sent::There | Sent::Dropped => {}
                 Sent::NotOpen => {
-                    to_host(&mut self.writer, &self.process.queue, &message, true)?;
+                    to_host(
+                        &mut self.writer,
+                        &self.process.queue,
+                        &message,
+                        Filled::Wait,
+                    )?;
                 }
             }
             self.serving.spill.from += 1;
@@ -355,13 +360,23 @@ const _: () = {
     assert!(READ == 64 && STATE == 128);
 };
 
-/// Writes a message to the thread's chunk, for the host. `waits`: for room, if the host lags. A thread in a window does not: its
-/// signals are blocked.
+/// The conduct of a thread when its message has filled its chunk, and the host lags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// It waits.
+    Wait,
+    /// It waits later: in a window its signals are blocked.
+    WaitLater,
+    /// It goes on, as its messages may be dropped.
+    GoOn,
+}
+
+/// Writes a message to the thread's chunk, for the host.
 pub fn to_host(
     writer: &mut Writer,
     queue: &Queue,
     message: &Message,
-    waits: bool,
+    filled: Filled,
 ) -> Result<(), HostGone> {
     let number = message[MESSAGE_WORDS] as u32;
     let words = queries::Header::decode(number).map_or(0, |header| usize::from(header.words));
@@ -375,9 +390,12 @@ pub fn to_host(
         next += 8;
     }
     writer.set(next);
-    match ((next as usize & 0xffff) < FULL_WINDOW, waits) {
-        (true, true) => queue.publish(writer),
-        (true, false) => queue.publish_now(writer),
-        (false, _) => Ok(()),
+    if next as usize & 0xffff >= FULL_WINDOW {
+        return Ok(());
+    }
+    match filled {
+        Filled::Wait => queue.publish(writer),
+        Filled::WaitLater => queue.publish_now(writer),
+        Filled::GoOn => queue.publish_ahead(writer),
     }
 }

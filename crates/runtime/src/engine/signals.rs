@@ -45,6 +45,8 @@ pub struct Pending {
     pub unaligned: bool,
     /// State that a vfork child must restore in the memory it shares.
     pub before_child: Option<BeforeChild>,
+    /// The last fault that a handler of the thread was told of: its number, error code and address.
+    pub last_fault: [u64; 3],
 }
 
 /// A return from a handler that the kernel is asked for: until it is made, it can be called off.
@@ -298,6 +300,7 @@ impl Pending {
             rolling: false,
             unaligned: false,
             before_child: None,
+            last_fault: [0; 3],
         }
     }
 

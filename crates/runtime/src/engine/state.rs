@@ -10,15 +10,18 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use trommel_queue::work::Flush;
 
 use crate::base::address::{AppPc, Range};
+use crate::base::ids::{CounterArrayId, FragmentId};
 use crate::base::lock::Lock;
 use crate::base::phase::Phases;
 use crate::cache::Cache;
 use crate::cache::targets::Targets;
-use crate::channel::deliver::{Queue, Shared, Writer};
+use crate::channel::deliver::{Queue, Writer};
+use crate::channel::dictionary::Shared;
 use crate::channel::persist::Persist;
 use crate::channel::shields::Counting;
 use crate::engine::asking::Asking;
 use crate::engine::hints::Hints;
+use crate::engine::parts::Following;
 use crate::engine::parts::{Call, Presence, Spawned, Starting, Stepping};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::{Actions, Pending};
@@ -47,6 +50,8 @@ pub struct Process {
     pub leaving: AtomicU32,
     /// Range of the areas: from, to.
     pub areas: [AtomicU64; 2],
+    /// Facts about the pid namespaces of its threads, see [`crate::engine::inherit`].
+    pub namespaces: AtomicU32,
     /// Areas of threads that have ended: address of the first node, see `Thread::node`.
     pub free: AtomicU64,
 }
@@ -81,6 +86,10 @@ pub struct Runtime {
     pub reclaim_at: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// The areas of all threads so far.
+    pub areas: Vec<*const Thread>,
+    /// The process has rested, and not all of its code was such that nothing can have changed it meanwhile.
+    pub doubtful: bool,
     /// Stack frames are taken to be written by their own thread alone.
     pub aggressive: bool,
     /// Others than the one thread may write this memory.
@@ -89,6 +98,8 @@ pub struct Runtime {
     pub evict: Option<Flush>,
     /// The next thread to go on detaches the process (a stress option).
     pub leave: bool,
+    /// A thread was killed while it changed this.
+    pub broken: bool,
     /// True if control pays.
     pub balance: Balance,
     /// Times at which traces were made.
@@ -106,7 +117,7 @@ pub struct Runtime {
     /// Records of earlier runs, and those that this run leaves.
     pub persist: Option<Persist>,
     /// Fragments that were taken from there and to which indirect branches may lead.
-    pub loaded: Vec<u32>,
+    pub loaded: Vec<FragmentId>,
 }
 
 // SAFETY: the threads are reached under the lock, and only what is atomic in them.
@@ -148,13 +159,17 @@ pub struct Thread {
     /// Its part of queues that the app serves.
     pub serving: Serving,
     /// Its counter array of counters.
-    pub counter_array: Option<u32>,
+    pub counter_array: Option<CounterArrayId>,
+    /// Its calling contexts.
+    pub following: Following,
     /// Its part of a profiler.
     pub counting: Option<Box<Counting>>,
     /// Its description, if it is a process of its own in this memory.
     pub spawned: Option<Spawned>,
     /// True if it is native when it returns from the signal handler that it is in.
     pub left: bool,
+    /// The branch that it has just made leads to where no address is.
+    pub nowhere: bool,
     /// The path that it executes, while that is recorded.
     pub recording: Option<Recording>,
     /// Its way along an acyclic path.

@@ -22,6 +22,7 @@ use crate::base::{signals, sys};
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::crossing::entries;
+use crate::engine::parts::Following;
 use crate::engine::parts::{Call, Presence, Starting, Stepping};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::Pending;
@@ -46,6 +47,7 @@ impl Process {
             pid: AtomicU32::new(0),
             leaving: AtomicU32::new(0),
             areas: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            namespaces: AtomicU32::new(0),
             free: AtomicU64::new(0),
         }
     }
@@ -57,7 +59,7 @@ impl Process {
 
     /// Bytes of an area, but for the first thread's.
     pub fn area_bytes(&self) -> usize {
-        match self.queue.control().counters.load(Relaxed) {
+        match self.queue.control().setup.counters.load(Relaxed) {
             0 => COUNTERS_OFFSET,
             _ => WHOLE_BYTES,
         }
@@ -65,7 +67,7 @@ impl Process {
 
     /// Returns whether control is by windows.
     pub fn has_windows(&self) -> bool {
-        self.queue.control().window.load(Relaxed) != 0
+        self.queue.control().window.length.load(Relaxed) != 0
     }
 
     /// Returns whether the process is being detached.
@@ -100,7 +102,7 @@ impl Thread {
     pub fn has_own_actions(&self) -> bool {
         self.spawned
             .as_ref()
-            .is_some_and(|own| own.actions.is_some())
+            .is_some_and(|own| own.group.actions.is_some())
     }
 
     /// The thread of a context.
@@ -194,8 +196,10 @@ impl Thread {
             asking: None,
             serving: Serving::default(),
             counter_array: None,
+            following: Following::default(),
             counting: None,
             spawned: None,
+            nowhere: false,
             left: false,
             recording: None,
             targets,
@@ -211,7 +215,10 @@ impl Thread {
         context.this = area;
         context.thread = &raw const *thread as u64;
         thread.see(syscalls::with(syscalls::MADE));
-        thread.see(syscalls::with(&[syscalls::Role::Opens]));
+        thread.see(syscalls::with(&[
+            syscalls::Role::Opens,
+            syscalls::Role::Receives,
+        ]));
         thread
     }
 
@@ -256,14 +263,23 @@ impl Thread {
             }
         }
         runtime.pages += 1;
-        Some(Self::of_area(process, area, page, SHARED_TABLES))
+        let thread = Self::of_area(process, area, page, SHARED_TABLES);
+        runtime.areas.push(&raw const *thread);
+        Some(thread)
     }
 
     /// Takes note of the calling thread's id, which is this one.
     pub fn is_current(&mut self) {
         self.writer.tid = sys::gettid() as u32;
         self.name_counter_array();
-        self.thread_page().tid.store(self.writer.tid, Relaxed);
+        self.tell_numbers();
+    }
+
+    /// Tells on its page what the kernel calls it.
+    pub fn tell_numbers(&self) {
+        let page = self.thread_page();
+        page.pid.store(sys::getpid() as u32, Relaxed);
+        page.tid.store(self.writer.tid, Relaxed);
     }
 
     /// Numbers the thread, gives it a counter array and its queries, and puts it on the list.
@@ -273,13 +289,14 @@ impl Thread {
         runtime.numbers += 1;
         self.writer.number = runtime.numbers;
         self.take_counter_array(runtime);
+        self.take_contexts(runtime);
         self.take_queries(runtime);
         runtime.threads.push(&raw const *self);
     }
 
     /// Starts its queries, if anything is asked.
     pub fn take_queries(&mut self, runtime: &mut Runtime) {
-        let slot = self.process.queue.control().slot.load(Relaxed);
+        let slot = self.process.queue.control().identity.slot.load(Relaxed);
         if let Some(asked) = runtime.translator.asked() {
             self.start_queries(asked, slot);
         }
@@ -298,7 +315,10 @@ impl Thread {
 
     /// Takes note that the thread is out of the cache, with the runtime's lock held.
     pub fn came_out(&self, runtime: &Runtime) {
-        self.presence.seen.store(runtime.cache.epoch(), Relaxed);
+        let epoch = runtime.cache.epoch();
+        if self.presence.seen.swap(epoch, Relaxed) < epoch {
+            runtime.keep_own_x87();
+        }
         self.presence.held.store(0, Relaxed);
     }
 }

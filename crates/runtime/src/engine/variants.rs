@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use trommel_queue::work::Part;
 
 use crate::base::address::{AppPc, CachePc};
+use crate::base::ids::FragmentId;
 use crate::base::prefix::Key;
 use crate::engine::runtime::Began;
 use crate::engine::state::Runtime;
@@ -54,7 +55,7 @@ impl Runtime {
         for targets in &mut self.targets {
             targets.clear();
         }
-        let entries: Vec<(u32, AppPc, CachePc)> = self.cache.checked_entries().collect();
+        let entries: Vec<(FragmentId, AppPc, CachePc)> = self.cache.checked_entries().collect();
         for (id, app, entry) in entries {
             let entry = match self.cache.makes_traces() {
                 true => self.arrival(id, app, entry),

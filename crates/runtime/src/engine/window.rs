@@ -84,6 +84,7 @@ use trommel_tuple::{Kind, KindSet};
 use crate::base::address::{AppPc, Range};
 use crate::base::area::Context;
 use crate::base::decode::{Insn, Reader};
+use crate::base::ids::{ExitId, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::base::sys;
 use crate::cache::Fragment;
@@ -157,8 +158,8 @@ impl Windows {
 /// Instructions of a window, and below how many are passed before it.
 pub fn lengths(process: &Process) -> (u32, u32) {
     let control = process.queue.control();
-    let length = control.window.load(Relaxed).clamp(1, MAX_WINDOW);
-    (length, control.window_skip.load(Relaxed).min(MAX_SKIP))
+    let length = control.window.length.load(Relaxed).clamp(1, MAX_WINDOW);
+    (length, control.window.skip.load(Relaxed).min(MAX_SKIP))
 }
 
 /// The first window of a process, at its first instruction. It has no marks: nothing random has chosen it.
@@ -177,8 +178,11 @@ pub fn begin(runtime: &mut Runtime, thread: &Thread) {
     runtime.windows.add(thread);
     runtime.actions.take_window_signal();
     let control = runtime.shared.control();
-    control.state.store(State::Controlled as u32, Release);
-    control.windows_ready.store(1, Release);
+    control
+        .process
+        .state
+        .store(State::Controlled as u32, Release);
+    control.process.windows_ready.store(1, Release);
 }
 
 /// A thread is about to execute the first instructions of a window, and holds no lock: it needs room for
@@ -233,7 +237,12 @@ impl Runtime {
         thread.writer.number = self.numbers;
         thread.writer.tid = tid;
         thread.thread_page().tid.store(tid, Relaxed);
-        process.queue.control().threads.store(self.numbers, Relaxed);
+        process
+            .queue
+            .control()
+            .process
+            .threads
+            .store(self.numbers, Relaxed);
         Some(thread)
     }
 
@@ -284,7 +293,7 @@ impl Runtime {
         thread: &mut Thread,
         context: &mut Context,
         pc: AppPc,
-        from: Option<u32>,
+        from: Option<ExitId>,
         checked: bool,
     ) {
         let mut left = left(context) as usize;
@@ -307,7 +316,7 @@ impl Runtime {
         };
         match made {
             Ok((id, flushed)) => {
-                context.target = self.cache.fragments[id as usize].entry;
+                context.target = self.cache.fragments[id.index()].entry;
                 if left < LONGEST {
                     return;
                 }
@@ -324,7 +333,7 @@ impl Runtime {
     }
 
     /// A fragment of at most `left` instructions.
-    fn part(&mut self, pc: AppPc, left: usize) -> Result<(u32, bool), Refusal> {
+    fn part(&mut self, pc: AppPc, left: usize) -> Result<(FragmentId, bool), Refusal> {
         let size = (left.ilog2() as u8).min(PARTS);
         if let Some(id) = self.cache.part(pc, size) {
             return Ok((id, false));
@@ -362,7 +371,7 @@ impl Runtime {
         let executed = window.executed(left(context));
         let control = self.shared.control();
         if window.phase != Phase::Unmarked {
-            let period = control.window_period.load(Relaxed);
+            let period = control.window.period.load(Relaxed);
             mark_window(thread, END_MARK, &[executed, window.length.into(), period]);
         }
         let windows = &control.windows;
@@ -430,7 +439,7 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     }
     window.phase = Phase::Begun;
     set_left(context, window.length.into());
-    let kinds = thread.process.queue.control().kinds.load(Relaxed);
+    let kinds = thread.process.queue.control().setup.kinds.load(Relaxed);
     let own = match KindSet::from_bits(kinds as u8).has(Kind::Latency) {
         true => arch::own_cycles(),
         false => 0,
@@ -457,6 +466,10 @@ pub fn settle(thread: &mut Thread) {
     let process = thread.process;
     if process.queue.settle().is_ok() {
         let range: Range = range;
-        process.runtime.lock_anywhere().regions.forget_told(range);
+        process
+            .runtime
+            .lock_anywhere()
+            .regions
+            .forget_reported(range);
     }
 }

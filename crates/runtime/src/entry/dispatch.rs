@@ -8,6 +8,8 @@
 use crate::base::syscalls;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch::upcalls;
+use crate::engine::contexts;
+use crate::engine::descriptors;
 use crate::engine::intervals;
 use crate::engine::queries;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,6 +30,7 @@ use crate::engine::state::Thread;
 use crate::engine::vsyscall::args;
 use crate::engine::window;
 use crate::observe::pairs::{Counted, Uncounted};
+use crate::process::failure;
 use crate::process::signal;
 use crate::process::syscall;
 
@@ -86,13 +89,22 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     if context.reason == Reason::Counted as u32 {
         return inside(thread, context, intervals::crossed);
     }
+    if context.reason == Reason::Context as u32 {
+        return inside(thread, context, contexts::crossed);
+    }
     queries::look(thread, context);
     let process = thread.process;
-    process.queue.control().dispatches.fetch_add(1, Relaxed);
+    process
+        .queue
+        .control()
+        .engine
+        .dispatches
+        .fetch_add(1, Relaxed);
     if core::mem::take(&mut thread.unnamed) && process.queue.settle().is_err() {
         native::host_gone(thread, context);
     }
     thread.wait_for_room();
+    thread.bring_page();
     // Where the app goes on is not known yet, should the runtime fail.
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);
@@ -173,6 +185,15 @@ impl<'a> Left<'a> {
     /// Takes the lock, and does what is due whatever the reason.
     fn enter(thread: &'a mut Thread, context: &'a mut Context) -> Self {
         let mut runtime = thread.process.runtime.lock();
+        if runtime.broken {
+            return Self {
+                thread,
+                context,
+                runtime,
+                counted: Ok(None),
+                entered: 0,
+            };
+        }
         runtime.returned(thread, context.next_pc.0);
         let entered = sys::ticks();
         runtime.ask_if_due(entered);
@@ -205,7 +226,11 @@ impl<'a> Left<'a> {
     }
 
     /// Leads the thread on.
-    fn go_on(self) {
+    fn go_on(mut self) {
+        if self.runtime.broken {
+            failure::settle(self.thread, self.context);
+            return (self.runtime).go_from_broken(self.thread, self.context);
+        }
         let reason = self.context.reason;
         let known = BY_REASON.iter().find(|(by, _)| *by as u32 == reason);
         match known {
@@ -229,6 +254,9 @@ impl<'a> Left<'a> {
         {
             runtime.came_to_hot(self.thread, target, self.entered);
         }
+        if exit.way == Way::Stored {
+            runtime.show_own_stored(self.context, &exit);
+        }
         let from = Some(self.context.exit);
         runtime.go(self.thread, self.context, target, from, false);
         runtime.worked(self.entered);
@@ -239,6 +267,7 @@ impl<'a> Left<'a> {
         runtime
             .shared
             .control()
+            .engine
             .indirect_misses
             .fetch_add(1, Relaxed);
         let pc = self.context.next_pc;
@@ -261,6 +290,12 @@ impl<'a> Left<'a> {
         }
         let number = context.regs[0] as u32;
         let args = args(context);
+        if descriptors::opens_for_writing(number, &args) {
+            // It has not come out: the fragment that makes the call stays.
+            drop(self.runtime);
+            descriptors::before_opening(thread.process, number, &args);
+            self.runtime = thread.process.runtime.lock();
+        }
         self.runtime.before_call(number, &args);
         if !syscalls::is_made(number) && !self.runtime.writes_memory_file(number, &args) {
             // Made in place.
@@ -276,9 +311,9 @@ impl<'a> Left<'a> {
     fn after_clone(mut self) {
         let next = self.runtime.cache.exit(self.context.exit).target;
         let control = self.runtime.shared.control();
-        let natively = control.follow.load(Relaxed) == 0;
+        let natively = control.setup.follow.load(Relaxed) == 0;
         if self.context.regs[0] as i64 > 0 && natively {
-            control.children.fetch_add(1, Relaxed);
+            control.process.children.fetch_add(1, Relaxed);
         }
         syscall::finish(self.context, next);
         self.runtime

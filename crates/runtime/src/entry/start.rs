@@ -3,9 +3,10 @@
 //! The host has brought the runtime into the new process, applied its relocations, and set its
 //! registers: the first argument points to [`StartArgs`], the stack is the runtime's. Nothing of
 //! the app has run. The runtime maps what it needs, takes over the synchronous signals, and goes to
-//! the app's first instruction with the registers the kernel gave it.
+//! the app's first instruction with the registers the kernel gave it. What is made follows a plan (`mod@super::plan`).
 #![allow(unsafe_code)] // reason: makes its own memory.
 
+use super::plan::{Plan, Words};
 use crate::base::signals;
 use crate::base::start::StartArgs;
 use crate::engine::current;
@@ -16,10 +17,8 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, Detached, MAX_WINDOW,
-    Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+    CHUNK, COUNTS_INTERVALS, DIRECTORY_BYTES, Detached, POOL_OFFSET, SLOT_BYTES, State,
 };
-use trommel_tuple::{Kind, KindSet};
 
 use crate::base::address::AppPc;
 use crate::base::address::Range;
@@ -27,13 +26,16 @@ use crate::base::area::{
     CONTEXT_OFFSET, Context, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
 use crate::base::heap::Heap;
+use crate::base::limits;
 use crate::base::phase::Phases;
 use crate::base::sys;
 use crate::cache::Cache;
 use crate::cache::targets::Targets;
-use crate::channel::deliver::{Mapped, Queue, Shared};
+use crate::channel::deliver::Queue;
+use crate::channel::dictionary::Shared;
 use crate::channel::persist::{self, Persist};
 use crate::channel::shields::Profiler;
+use crate::channel::slot::Mapped;
 use crate::channel::strata::Sampler;
 use crate::channel::tags::Tags;
 use crate::crossing::arch::{self};
@@ -46,14 +48,14 @@ use crate::engine::window;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
+use crate::observe::contexts::Contexts;
 use crate::observe::converge::Converge;
 use crate::observe::pairs::Pairs;
 use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use crate::process::attach;
 use crate::trace::balance::{Balance, Clocks};
-use crate::translate::piece;
-use crate::translate::{Config, MAX_INSNS, Translator, Ways, wants_whole_jumps};
+use crate::translate::{Translator, Ways, wants_whole_jumps};
 
 const PAGE: u64 = 4096;
 /// One huge page, which takes a fraction of the time that its small pages would take to become
@@ -99,8 +101,65 @@ fn map_shared(file: i32) -> Option<u64> {
 /// As the host starts it: once, in a process that runs nothing else. `heap` must be the allocator in
 /// use, and not yet used.
 pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infallible> {
-    let file = args.file as i32;
     protect(&args);
+    limits::begin(
+        &args.limits,
+        Range {
+            start: args.base,
+            end: args.stack_top,
+        },
+    );
+    // SAFETY: the caller's word.
+    let area = unsafe { make_area(&args, heap) }?;
+    let (mapped, kept) = map_files(&args, area)?;
+    let control = mapped.control();
+    attach::tell(&control.attached, &args);
+    if control.setup.fsgsbase.load(Relaxed) != 0 {
+        // SAFETY: the kernel has enabled them, as the host says.
+        unsafe { arch::use_instructions() };
+    }
+    sys::find_clock();
+    crate::base::stress::set(control.setup.options.load(Relaxed));
+    if args.threads == 0 {
+        // SAFETY: GS is the runtime's from here on.
+        unsafe { arch::set_gs_base(area) };
+    }
+    let asked = Asked::of(mapped);
+    let words = Words {
+        asked: asked.is_some(),
+        threads: args.threads,
+        whole_jumps: wants_whole_jumps(),
+        ..Words::read(control)
+    };
+    let plan = Plan::of(&words);
+    let entry = (args.entry != 0).then_some(AppPc(args.entry));
+    let translator = translator_of(&plan, mapped, asked, entry)?;
+    let runtime = runtime_of(&plan, translator, mapped, kept, area);
+    let image = Range {
+        start: args.image_start,
+        end: args.image_end,
+    };
+    let process: &'static Process =
+        Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
+    let thread = Thread::of_area(process, area, 0, 0);
+    thread.writer.number = 1;
+    process.runtime.lock().areas.push(&raw const *thread);
+    current::serve(process);
+    if args.threads != 0 {
+        return attach::prepare(process, thread, &args);
+    }
+    // SAFETY: in the area just filled in.
+    let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
+    enter(process, thread, context, &args, plan.window != 0);
+    // SAFETY: the context is complete and GS points to its area.
+    unsafe { arch::resume() }
+}
+
+/// Makes the first thread's area, and gives the heap what is left of its block. Returns the area's address.
+///
+/// # Safety
+/// `heap` must be the allocator in use, and not yet used.
+unsafe fn make_area(args: &StartArgs, heap: &Heap) -> Option<u64> {
     // The thread page before the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
@@ -116,6 +175,12 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     // SAFETY: the rest of the block, which nothing else uses.
     unsafe { heap.give(rest) };
+    Some(area)
+}
+
+/// Maps the shared file, and the thread page in it at the start of the area. Maps the kept fragments. Closes the descriptors.
+fn map_files(args: &StartArgs, area: u64) -> Option<(Mapped, &'static [u8])> {
+    let file = args.file as i32;
     let shared_at = map_shared(file);
     sys::close(file);
     if args.image_file != u64::MAX {
@@ -133,102 +198,56 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mapped = unsafe { Mapped::new(shared_at) };
     // SAFETY: the first page of the area, which is not used yet.
     unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
+    Some((mapped, kept))
+}
+
+/// Makes the translator of a plan. `entry`: where the program itself starts, after its dynamic linker.
+fn translator_of(
+    plan: &Plan,
+    mapped: Mapped,
+    asked: Option<Asked>,
+    entry: Option<AppPc>,
+) -> Option<Translator> {
     let control = mapped.control();
-    attach::tell(&control.attached, &args);
-    let stress = control.options.load(Relaxed);
-    if control.fsgsbase.load(Relaxed) != 0 {
-        // SAFETY: the kernel has enabled them, as the host says.
-        unsafe { arch::use_instructions() };
-    }
-    sys::find_clock();
-    crate::base::stress::set(stress);
-    let told = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
-    // Acyclic paths are made of branches and calls.
-    let kinds = match told.has(Kind::Path) {
-        true => told.with(Kind::Edge).with(Kind::Call),
-        false => told,
-    };
-    if args.threads == 0 {
-        // SAFETY: GS is the runtime's from here on.
-        unsafe { arch::set_gs_base(area) };
-    }
-    let window = control.window.load(Relaxed).min(MAX_WINDOW);
-    let mut cache = Cache::new();
-    cache.far = stress & options::FAR != 0;
-    let insns = (stress & options::INSNS_MASK) as usize;
-    // What is recorded names the paths of fragments, a window counts in each, and variants are of fragments. What is counted in
-    // the code is so in traces too.
-    let asked = Asked::of(mapped);
     let mut converge = Converge::of(mapped);
-    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
-    let countable = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type];
-    let countable: KindSet = countable.into_iter().collect();
-    let counts_paths = control.counters.load(Relaxed) == COUNTS_PATHS;
-    let acyclic = told.has(Kind::Path) && counts_paths && asked.is_none();
-    let acyclic = acyclic.then(|| Acyclic::new(told));
-    let countable = match &acyclic {
-        Some(_) => countable.with(Kind::Path),
-        None => countable,
-    };
-    let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
-    let threshold = match (traced, stress & options::TRACE) {
-        (false, _) => 0,
-        (true, 0) => control.trace.threshold.load(Relaxed),
-        (true, _) => 1,
-    };
     if let Some(converge) = &mut converge {
-        converge.threshold = threshold;
-    } else {
-        cache.make_traces(threshold);
+        converge.threshold = plan.threshold;
     }
-    cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
-    let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
-    let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));
-    let config = Config {
-        kinds,
-        max_insns: match insns {
-            _ if window != 0 => insns.clamp(1, window::LONGEST),
-            0 => MAX_INSNS,
-            _ => insns,
-        },
-        windows: window != 0,
-        listed: control.listed.load(Relaxed) != 0,
-        counters: counts_paths,
-        optimise: optimise != Optimise::Off,
-        trace_insns: if threshold == 0 { 0 } else { piece::MAX_INSNS },
-        whole_jumps: wants_whole_jumps(),
-        audit: control.trace.audit.load(Relaxed) != 0,
-    };
-    // SAFETY: fresh zero memory, which stays.
-    let targets = unsafe {
-        Targets::new(
-            area + u64::from(INDIRECT_TABLE.0),
-            area + SECOND_OFFSET as u64,
-        )
-    };
-    let mut code_pages = Pages::default();
-    code_pages.unsteady = stress & options::GUARD != 0;
-    let profiler = match control.counters.load(Relaxed) {
+    let profiler = match control.setup.counters.load(Relaxed) {
         COUNTS_INTERVALS => Some(Profiler::of(control)?),
         _ => None,
     };
-    let translator = Translator::new(
-        config,
-        Ways {
-            sampler: Sampler::of(control),
-            profiler,
-            acyclic,
-            asked,
-            prefetch: Prefetch::of(mapped),
-            converge,
-            selected: Tags::selected(mapped),
-        },
-        (args.entry != 0).then_some(AppPc(args.entry)),
-    );
-    if config.counters && config.wants_values() {
-        control.value_counters.store(1, Relaxed);
+    let ways = Ways {
+        sampler: Sampler::of(control),
+        profiler,
+        acyclic: plan.acyclic.map(Acyclic::new),
+        contexts: Contexts::new(control.setup.contexts.load(Relaxed)),
+        asked,
+        prefetch: Prefetch::of(mapped),
+        converge,
+        selected: Tags::selected(mapped),
+    };
+    if plan.config.counters && plan.config.wants_values() {
+        control.process.value_counters.store(1, Relaxed);
     }
-    let persist = Persist::open(mapped, config.shape(), kept);
+    Some(Translator::new(plan.config, ways, entry))
+}
+
+/// Makes the state that all threads share, with nothing translated yet.
+fn runtime_of(
+    plan: &Plan,
+    translator: Translator,
+    mapped: Mapped,
+    kept: &'static [u8],
+    area: u64,
+) -> Runtime {
+    let mut cache = Cache::new();
+    cache.far = plan.far;
+    cache.unlinked = plan.unlinked;
+    if translator.ways.converge.is_none() {
+        cache.make_traces(plan.threshold);
+    }
+    let persist = Persist::open(mapped, plan.config.shape(), kept);
     if let Some(persist) = &persist {
         cache.expect(persist.records());
     }
@@ -237,7 +256,16 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         // What follows exits is looked up there.
         shared.keep();
     }
-    let runtime = Runtime {
+    // SAFETY: fresh zero memory, which stays.
+    let targets = unsafe {
+        Targets::new(
+            area + u64::from(INDIRECT_TABLE.0),
+            area + SECOND_OFFSET as u64,
+        )
+    };
+    let mut code_pages = Pages::default();
+    code_pages.unsteady = plan.guarded;
+    Runtime {
         translator,
         cache,
         regions: Regions::default(),
@@ -249,55 +277,54 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         targets: vec![targets],
         pairs: Pairs::default(),
         shared_tables: 0,
-        cache_limit: match (stress >> options::CACHE_SHIFT & 0xfff) * 4096 {
-            0 => control.trace.cache.load(Relaxed),
-            limit => limit,
-        },
+        cache_limit: plan.cache_limit,
         reclaim_at: 0,
         threads: vec![],
-        aggressive: optimise == Optimise::Aggressive,
-        // Of what is attached to the host has found that out.
-        overflowing: args.threads != 0
-            && (args.threads != 1 || control.trace.alone.load(Relaxed) == 0),
+        areas: vec![],
+        doubtful: false,
+        aggressive: plan.aggressive,
+        overflowing: plan.shared_memory,
         evict: None,
         leave: false,
-        balance: Balance::new(watched, Clocks::now()),
+        broken: false,
+        balance: Balance::new(plan.watched, Clocks::now()),
         phases: Phases::default(),
-        hints: Hints::none(kinds),
+        hints: Hints::none(plan.config.kinds),
         parts: 0,
         pages: 1,
         numbers: 1,
-        windows: Windows::of(window),
+        windows: Windows::of(plan.window),
         persist,
         loaded: vec![],
-    };
-    let image = Range {
-        start: args.image_start,
-        end: args.image_end,
-    };
-    let process: &'static Process =
-        Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
-    let thread = Thread::of_area(process, area, 0, 0);
-    thread.writer.number = 1;
-    current::serve(process);
-    if args.threads != 0 {
-        return attach::prepare(process, thread, &args);
     }
+}
+
+/// Takes control over the process's one thread, at the app's first instruction.
+fn enter(
+    process: &'static Process,
+    thread: &mut Thread,
+    context: &mut Context,
+    args: &StartArgs,
+    windows: bool,
+) {
     thread.is_current();
     // There is room in an empty queue, if there is a host.
     let taken = process.queue.take(&mut thread.writer);
     signals::use_stack(&thread.signals.own_stack);
-    // SAFETY: in the area just filled in.
-    let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
     context.regs[4] = args.app_sp;
     context.flags = 0x202;
-    control.threads.store(1, Relaxed);
-    control.state.store(State::Controlled as u32, Release);
+    let control = process.queue.control();
+    control.process.threads.store(1, Relaxed);
+    control
+        .process
+        .state
+        .store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
     // Should the runtime fail, the thread gives it up.
     process.runtime.hold_on(thread.stacks().start);
     thread.take_counter_array(&mut runtime);
     thread.name_counter_array();
+    thread.take_contexts(&mut runtime);
     thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
@@ -305,13 +332,10 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if taken.is_err() {
         context.next_pc = app_pc;
         runtime.detach(thread, context, Detached::HostGone);
-    } else {
-        if window != 0 {
-            window::first(&mut runtime, thread, context, app_pc);
-        }
-        runtime.go(thread, context, app_pc, None, false);
+        return;
     }
-    drop(runtime);
-    // SAFETY: the context is complete and GS points to its area.
-    unsafe { arch::resume() }
+    if windows {
+        window::first(&mut runtime, thread, context, app_pc);
+    }
+    runtime.go(thread, context, app_pc, None, false);
 }

@@ -31,7 +31,7 @@
 //! **I22 (code as translated).** A fragment is entered only while its app code is what it was made from: the app cannot write that code, its pages are write-protected, or the fragment compares it.
 #![allow(unsafe_code)] // reason: changes the protection of the app's pages.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
@@ -39,6 +39,7 @@ use linux_raw_sys::general as nr;
 use crate::base::address::Range;
 use crate::base::address::Ranges;
 use crate::base::sys;
+use crate::memory::maybe::{Listed, MaybeProtected};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -71,6 +72,8 @@ struct Page {
     credit: u32,
     /// Time when the page's credit was counted last, or when the page became unsteady.
     since: u64,
+    /// The page's place in the list of pages that are to be made writable, while it is protected.
+    listed: Listed,
 }
 
 /// Pages from which code was executed while they were writable.
@@ -84,10 +87,14 @@ pub struct Pages {
     pub unsteady: bool,
     /// Memory that the app has marked for code generated at run time.
     jit: Ranges,
+    /// Pages that the kernel writes to in its own time.
+    given_up: BTreeSet<u64>,
     /// The stack pointer of the thread that is about to execute code.
     pub stack: u64,
     /// No page is protected any more: the app is detached.
     closed: bool,
+    /// Pages that may be protected.
+    maybe: MaybeProtected,
 }
 
 /// The pages from the start of a range on that are protected, or those that are not.
@@ -143,12 +150,13 @@ impl Pages {
     pub fn ready(&mut self, page: u64, believed: u32) -> bool {
         let stack = self.stack.saturating_sub(BELOW_STACK)..self.stack.saturating_add(ABOVE_STACK);
         let full = self.runs >= MAX_RUNS || self.unsteady || self.closed || stack.contains(&page);
-        let full = full || self.jit.hold(page);
+        let full = full || self.jit.hold(page) || self.given_up.contains(&page);
         let known = self.pages.entry(page).or_insert(Page {
             state: State::Open,
             believed,
             credit: CREDIT,
             since: 0,
+            listed: Listed::default(),
         });
         match known.state {
             State::Protected => return false,
@@ -161,7 +169,15 @@ impl Pages {
             start: page,
             end: page + PAGE,
         };
-        if full || !protect(range, believed & !nr::PROT_WRITE) {
+        // What may be written can be read, whatever was asked for.
+        let less = believed & !nr::PROT_WRITE | nr::PROT_READ;
+        if !full {
+            known.listed = self.maybe.list(page, believed);
+        }
+        if full || !protect(range, less) {
+            if !full {
+                self.maybe.strike(known.listed);
+            }
             known.state = State::Unsteady;
             known.since = sys::monotonic();
             return true;
@@ -213,7 +229,7 @@ impl Pages {
                 State::Unsteady
             }
         };
-        let believed = known.believed;
+        let (believed, listed) = (known.believed, known.listed);
         protect(
             Range {
                 start: page,
@@ -221,6 +237,7 @@ impl Pages {
             },
             believed,
         );
+        self.maybe.strike(listed);
         self.count_run(page, false);
         true
     }
@@ -249,6 +266,13 @@ impl Pages {
         }
     }
 
+    /// Makes the protected pages of `range`, whole ones, writable for good.
+    pub fn give_up(&mut self, range: Range) {
+        self.loosen(range);
+        self.given_up
+            .extend((range.start..range.end).step_by(PAGE as usize));
+    }
+
     /// The app says that it makes code in `range`, of which no fragment is entered any more: whole pages of it are
     /// not protected from now on.
     pub fn expect_changes(&mut self, range: Range) {
@@ -260,15 +284,22 @@ impl Pages {
     /// Makes all pages of `range` writable that are protected, and forgets about all.
     pub fn forget(&mut self, range: Range) {
         let mut run: Option<(Range, u32)> = None;
+        let mut listed = Vec::new();
         for page in self.covered(range) {
             let protected = self.is_protected(page);
             if protected {
                 self.count_run(page, false);
             }
             let known = self.pages.remove(&page).filter(|_| protected);
-            let Some(believed) = known.map(|p| p.believed) else {
+            let Some(Page {
+                believed,
+                listed: at,
+                ..
+            }) = known
+            else {
                 continue;
             };
+            listed.push(at);
             match &mut run {
                 Some((range, same)) if range.end == page && *same == believed => range.end += PAGE,
                 _ => {
@@ -283,15 +314,16 @@ impl Pages {
         if let Some((range, believed)) = run {
             protect(range, believed);
         }
+        for at in listed {
+            self.maybe.strike(at);
+        }
     }
 
     /// Makes every page writable that is protected, in a copy of the process, or in one that has failed: nothing here changes.
     pub fn unprotect(&self) {
-        for (&start, page) in &self.pages {
-            if page.state == State::Protected {
-                let end = start + PAGE;
-                protect(Range { start, end }, page.believed);
-            }
+        for (start, believed) in self.maybe.pages() {
+            let end = start + PAGE;
+            protect(Range { start, end }, believed);
         }
     }
 
@@ -301,6 +333,17 @@ impl Pages {
         for page in self.pages.keys().copied().collect::<Vec<_>>() {
             self.open(page);
         }
+    }
+
+    /// No page is protected while the process rests. Returns whether there was code in pages that the app may write to.
+    pub fn rest(&mut self) -> bool {
+        let any = !self.pages.is_empty();
+        self.close();
+        *self = Self {
+            unsteady: self.unsteady,
+            ..Self::default()
+        };
+        any
     }
 
     /// The pages from the start of `range` on of which the same is true.
@@ -345,7 +388,7 @@ mod tests {
     }
 
     fn kernel_says_writable(page: u64) -> bool {
-        let maps = crate::memory::region::read_all().expect("maps");
+        let maps = crate::memory::mapping::read_all().expect("maps");
         let found = maps
             .into_iter()
             .find(|m| m.range.holds(crate::base::address::AppPc(page)));

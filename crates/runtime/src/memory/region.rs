@@ -13,242 +13,23 @@
 //! The next translation there asks again. Only protection is modelled, as programs that generate code often switch
 //! it between writable and executable. So the common calls cost one comparison.
 //!
+//! # Code that may have to be brought
+//! The lock is held while code is read, and nobody waits while he holds it. A page that is not in memory may come from another thread
+//! of the process (`userfaultfd`, a file system that the process serves). So it is not read: [`Regions::away`] names it, the
+//! thread brings it with no lock held (`sys::reach`) and comes again.
+//!
 //! # Invariant
 //! A known region has the attributes that the app believes it has. No call that could change
 //! them has been seen since the region was read or modelled.
 
-use crate::base::address::Range;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
 
-use crate::base::address::AppPc;
-use crate::base::sys;
+use crate::base::address::{AppPc, Range};
+use crate::memory::files::{File, is_any_open, is_open};
+use crate::memory::mapping::{Mapping, Named, Nature, Presence, Reached, query, read_all};
 use crate::memory::pages::Pages;
-
-/// A line of `/proc/self/maps`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mapping {
-    /// The addresses.
-    pub range: Range,
-    /// True if the region may be read.
-    pub readable: bool,
-    /// True if the region may be written.
-    pub writable: bool,
-    /// True if the region may be executed.
-    pub executable: bool,
-    /// Shared with other mappings of the same file or memory.
-    pub shared: bool,
-    /// Offset in the file.
-    pub offset: u64,
-    /// Inode of the file, 0 for none.
-    pub inode: u64,
-    /// Path or `[name]`, as the kernel prints it; empty for anonymous memory.
-    pub path: Vec<u8>,
-    /// Pages known to be readable, counted from the start of the range.
-    pub verified: Vec<bool>,
-    /// The host's name for the region's addresses.
-    pub named: Named,
-}
-
-/// Names that the host has for the addresses of a region: the words of their places are the addresses and a *bias*.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Named {
-    /// A name with this bias. It is 0 for memory without a file, whose addresses are their own places.
-    Bias(u64),
-    /// A region that was reported to the host, under this number.
-    Told(u32),
-}
-
-impl Mapping {
-    /// Returns whether a page of it can be read: a file may be shorter than its mapping. Asks the kernel
-    /// about several pages at once.
-    pub fn page_is_readable(&mut self, page: u64) -> bool {
-        const PAGE: u64 = 4096;
-        if self.inode == 0 && !self.shared && self.readable {
-            return true;
-        }
-        let index = ((page - self.range.start) / PAGE) as usize;
-        if self.verified.get(index) == Some(&true) {
-            return true;
-        }
-        let rest = (self.range.end - page) / PAGE;
-        let readable = sys::readable_pages(page, rest as usize);
-        if self.verified.len() < index + readable {
-            self.verified.resize(index + readable, false);
-        }
-        self.verified[index..index + readable].fill(true);
-        readable > 0
-    }
-
-    fn part(&self, start: u64, end: u64) -> Self {
-        Self {
-            range: Range { start, end },
-            offset: self.offset.wrapping_add(start - self.range.start),
-            verified: Vec::new(),
-            path: self.path.clone(),
-            ..*self
-        }
-    }
-
-    /// Returns whether `next` follows it and is more of the same.
-    fn goes_on(&self, next: &Self) -> bool {
-        let attributes = |m: &Self| (m.readable, m.writable, m.executable, m.shared, m.inode);
-        self.range.end == next.range.start
-            && attributes(self) == attributes(next)
-            && self.path == next.path
-            && (self.inode == 0 || self.offset + (self.range.end - self.range.start) == next.offset)
-    }
-
-    /// Returns whether `other` says the same.
-    fn is_same(&self, other: &Self) -> bool {
-        let attributes = |m: &Self| {
-            let file = (m.offset, m.inode);
-            (
-                m.range,
-                m.readable,
-                m.writable,
-                m.executable,
-                m.shared,
-                file,
-            )
-        };
-        attributes(self) == attributes(other) && self.path == other.path
-    }
-
-    /// Returns whether it has a file that the host can look into.
-    pub fn has_file(&self) -> bool {
-        const IN_MEMORY: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", b"/SYSV"];
-        self.inode != 0 && !IN_MEMORY.iter().any(|name| self.path.starts_with(name))
-    }
-
-    /// Returns the ways in which the region's code can change.
-    pub fn nature(&self) -> Nature {
-        if self.shared && self.inode != 0 || self.writable && self.path.starts_with(b"[stack") {
-            Nature::Unseen
-        } else if self.writable {
-            Nature::Writable
-        } else if self.has_file() || self.path.starts_with(b"[v") {
-            Nature::Fixed
-        } else {
-            Nature::Made
-        }
-    }
-}
-
-/// Ways in which the code of a region can change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Nature {
-    /// Calls that change the map, for the region as a whole: code of a file.
-    Fixed,
-    /// Calls that change the map, for parts of the region: code that the program generated.
-    Made,
-    /// Stores.
-    Writable,
-    /// Stores that cannot be seen, or that are too many to look at.
-    Unseen,
-}
-
-fn hex(text: &[u8]) -> Option<u64> {
-    (!text.is_empty() && text.len() <= 16).then_some(())?;
-    text.iter().try_fold(0u64, |n, &c| {
-        Some(n << 4 | u64::from((c as char).to_digit(16)?))
-    })
-}
-
-fn decimal(text: &[u8]) -> Option<u64> {
-    text.iter().try_fold(0u64, |n, &c| {
-        n.checked_mul(10)?
-            .checked_add(u64::from((c as char).to_digit(10)?))
-    })
-}
-
-/// Reads one line of `/proc/PID/maps`.
-pub fn parse_line(line: &[u8]) -> Option<Mapping> {
-    let mut words = line.splitn(6, |&c| c == b' ');
-    let range = words.next()?;
-    let dash = range.iter().position(|&c| c == b'-')?;
-    let perms = words.next().filter(|p| p.len() == 4)?;
-    let offset = hex(words.next()?)?;
-    let _device = words.next()?;
-    let inode = decimal(words.next()?)?;
-    let path = words.next().unwrap_or_default();
-    let start = path.iter().position(|&c| c != b' ').unwrap_or(path.len());
-    Some(Mapping {
-        range: Range {
-            start: hex(&range[..dash])?,
-            end: hex(&range[dash + 1..])?,
-        },
-        readable: perms[0] == b'r',
-        writable: perms[1] == b'w',
-        executable: perms[2] == b'x',
-        shared: perms[3] == b's',
-        offset,
-        inode,
-        path: path[start..].to_vec(),
-        verified: Vec::new(),
-        named: Named::Bias(0),
-    })
-}
-
-/// Map of the calling thread. `/proc/self/maps` is empty when the first thread has ended.
-const MAPS: &core::ffi::CStr = c"/proc/thread-self/maps";
-
-/// The whole map as it is now.
-pub fn read_all() -> Option<Vec<Mapping>> {
-    let fd = sys::open(MAPS).ok()?;
-    let mut text = Vec::new();
-    let mut buffer = [0u8; 4096];
-    let complete = loop {
-        match sys::read(fd, &mut buffer) {
-            Ok(0) => break true,
-            Ok(n) => text.extend_from_slice(&buffer[..n]),
-            Err(_) => break false,
-        }
-    };
-    sys::close(fd);
-    complete.then(|| text.split(|&c| c == b'\n').filter_map(parse_line).collect())
-}
-
-/// The mapping that holds `pc`, if there is one; the error of a kernel that cannot be asked.
-fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
-    const READABLE: u64 = 1;
-    const WRITABLE: u64 = 2;
-    const EXECUTABLE: u64 = 4;
-    const SHARED: u64 = 8;
-    let mut name = [0; 4096];
-    let fd = sys::open(MAPS)?;
-    let answer = sys::mapping_at(fd, pc.0, &mut name);
-    sys::close(fd);
-    let m = match answer {
-        Ok(m) => m,
-        Err(sys::Errno::ENOENT) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let path = name.get(..(m.name_size as usize).saturating_sub(1));
-    Ok(Some(Mapping {
-        range: Range {
-            start: m.start,
-            end: m.end,
-        },
-        readable: m.flags & READABLE != 0,
-        writable: m.flags & WRITABLE != 0,
-        executable: m.flags & EXECUTABLE != 0,
-        shared: m.flags & SHARED != 0,
-        offset: m.offset,
-        inode: m.inode,
-        path: path.unwrap_or_default().to_vec(),
-        verified: Vec::new(),
-        named: Named::Bias(0),
-    }))
-}
-
-/// Returns whether no other process can write what is mapped at an address.
-pub fn is_private(address: u64) -> bool {
-    let at = AppPc(address);
-    let found = query(at).unwrap_or_else(|_| read_all()?.into_iter().find(|m| m.range.holds(at)));
-    found.is_some_and(|mapping| !mapping.shared)
-}
 
 /// Knowledge about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,6 +44,9 @@ pub enum Lookup {
     Unknown,
 }
 
+/// Files that are remembered because they are mapped shared.
+const MOST_SHARED: usize = 256;
+
 /// The known regions.
 #[derive(Default)]
 pub struct Regions {
@@ -273,6 +57,12 @@ pub struct Regions {
     told: Vec<Range>,
     /// Ranges that were looked up since the last window began. Only with windows.
     fresh: Option<Vec<Range>>,
+    /// Files that were mapped shared and may be written so, the last [`MOST_SHARED`] of them.
+    shared: Vec<File>,
+    /// The page that the thread has brought that holds the lock.
+    pub reached: Option<Reached>,
+    /// The page that must be brought with no lock held before its code can be read.
+    pub away: Option<u64>,
 }
 
 impl Regions {
@@ -304,7 +94,7 @@ impl Regions {
                 None => return (Lookup::Unknown, false),
             },
         };
-        let Some(found) = found else {
+        let Some(mut found) = found else {
             return (Lookup::NotCode, false);
         };
         if !found.executable {
@@ -321,11 +111,108 @@ impl Regions {
             }
             fresh.push(found.range);
         }
+        found.written = self.is_written(&found);
         self.known.retain(|m| !m.range.meets(&found.range));
         let i = self.known.partition_point(|m| m.range.end <= pc.0);
         self.known.insert(i, found);
         self.last = i;
         (Lookup::Code(i), true)
+    }
+
+    /// Returns whether the process may write to the file of a mapping that it may not write to.
+    fn is_written(&self, mapping: &Mapping) -> bool {
+        if mapping.inode == 0 || mapping.shared || mapping.writable {
+            return false;
+        }
+        let same = |file: &File| file.inode == mapping.inode && file.device == mapping.device;
+        self.shared.iter().any(same) || is_open(&mapping.file())
+    }
+
+    /// The process may write to a file from now on, which `fd` is a descriptor of. Returns the known regions of its code that were not
+    /// watched.
+    pub fn written(&mut self, file: &File, fd: i32) -> Vec<Range> {
+        let mut found = Vec::new();
+        for mapping in &mut self.known {
+            let watched = mapping.written || mapping.shared || mapping.writable;
+            if !watched && file.is_of(&mapping.file(), fd) {
+                mapping.written = true;
+                found.push(mapping.range);
+            }
+        }
+        found
+    }
+
+    /// A file is mapped shared, and may be written so.
+    pub fn share(&mut self, file: File) {
+        if !self.shared.contains(&file) {
+            if self.shared.len() >= MOST_SHARED {
+                self.shared.remove(0);
+            }
+            self.shared.push(file);
+        }
+    }
+
+    /// Takes note of the files that a process maps shared which has run already.
+    pub fn adopt_shared(&mut self) {
+        self.share_all(&read_all().unwrap_or_default());
+    }
+
+    fn share_all(&mut self, all: &[Mapping]) {
+        for mapping in all {
+            let file = File {
+                device: mapping.device,
+                inode: mapping.inode,
+                regular: true,
+            };
+            let is_news = mapping.shared && mapping.inode != 0 && !self.shared.contains(&file);
+            if is_news && self.shared.len() < MOST_SHARED {
+                self.shared.push(file);
+            }
+        }
+    }
+
+    /// Forgets what does not hold any more in a process that has been native for a time, and code of files that it may write to.
+    /// Returns whether that is nothing.
+    pub fn recall(&mut self) -> bool {
+        let all = read_all().unwrap_or_default();
+        self.share_all(&all);
+        let Self { known, shared, .. } = self;
+        let before = known.len();
+        known.retain(|m| {
+            let start = all.partition_point(|other| other.range.end <= m.range.start);
+            let is_of = |file: &File| file.inode == m.inode && file.device == m.device;
+            m.nature() == Nature::Fixed
+                && all.get(start).is_some_and(|found| m.is_same(found))
+                && !shared.iter().any(is_of)
+        });
+        let is_one = |file: &File, fd| known.iter().any(|m| file.is_of(&m.file(), fd));
+        if is_any_open(is_one) {
+            known.clear();
+        }
+        self.last = 0;
+        known.len() == before
+    }
+
+    /// Returns whether the code of a page of a known region can be read. If it must be brought first, `away` says so.
+    pub fn page_is_readable(&mut self, region: usize, page: u64) -> bool {
+        match self.known[region].presence(page, self.reached) {
+            Presence::There => true,
+            Presence::Nowhere => false,
+            Presence::Away => {
+                self.away = Some(page);
+                false
+            }
+        }
+    }
+
+    /// Returns whether all of `code` is in known regions, and can be read.
+    pub fn can_be_read(&mut self, code: Range) -> bool {
+        const PAGE: u64 = 4096;
+        let pages = (code.start & !(PAGE - 1)..code.end).step_by(PAGE as usize);
+        pages.into_iter().all(|page| {
+            let region = self.index_of(AppPc(page.max(code.start)));
+            region.is_some_and(|region| self.page_is_readable(region, page))
+        })
     }
 
     /// Returns whether what is known about an address need not be looked up again.
@@ -349,7 +236,7 @@ impl Regions {
     }
 
     /// The host is done with all records of code in `range`, which is other code now.
-    pub fn forget_told(&mut self, range: Range) {
+    pub fn forget_reported(&mut self, range: Range) {
         self.known.retain(|m| !m.range.meets(&range));
         self.told.retain(|told| !told.meets(&range));
         self.last = 0;
@@ -369,7 +256,7 @@ impl Regions {
     }
 
     /// Returns whether the host may believe that there is code of a file in `range`.
-    pub fn is_told(&self, range: Range) -> bool {
+    pub fn is_reported(&self, range: Range) -> bool {
         self.told.iter().any(|told| told.meets(&range))
     }
 
@@ -471,56 +358,6 @@ fn around(all: Vec<Mapping>, pc: AppPc, pages: &Pages) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_the_kernel_are_read() {
-        let m = parse_line(b"7ffff7fc5000-7ffff7fc7000 r-xp 00002000 08:01 1234                       /a b/c (deleted)")
-            .expect("a line");
-        assert_eq!(
-            m.range,
-            Range {
-                start: 0x7fff_f7fc_5000,
-                end: 0x7fff_f7fc_7000
-            }
-        );
-        assert!(m.executable && !m.writable && !m.shared);
-        assert_eq!(
-            (m.offset, m.inode, &m.path[..]),
-            (0x2000, 1234, &b"/a b/c (deleted)"[..])
-        );
-        let m = parse_line(
-            b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]",
-        )
-        .expect("a line");
-        assert_eq!(
-            (m.range.start, &m.path[..]),
-            (0xffff_ffff_ff60_0000, &b"[vsyscall]"[..])
-        );
-        assert_eq!(parse_line(b""), None);
-        assert_eq!(parse_line(b"zz-1 r-xp 0 0 0"), None);
-        assert_eq!(parse_line(b"1-2 r-x 0 0:0 0"), None);
-    }
-
-    #[test]
-    fn an_entry_asked_for_is_the_one_in_the_text() {
-        let all = read_all().expect("the kernel's list");
-        let on_stack = 0u8;
-        for at in [
-            query as *const () as u64,
-            &raw const on_stack as u64,
-            MAPS.as_ptr() as u64,
-        ] {
-            let holds = |m: &&Mapping| m.range.holds(AppPc(at));
-            match query(AppPc(at)) {
-                Ok(found) => assert_eq!(found.as_ref(), all.iter().find(holds)),
-                Err(error) => assert_eq!(error, sys::Errno::ENOTTY, "a kernel that cannot"),
-            }
-        }
-        assert!(matches!(
-            query(AppPc(8)),
-            Ok(None) | Err(sys::Errno::ENOTTY)
-        ));
-    }
 
     #[test]
     fn own_code_is_found_and_data_is_not() {

@@ -36,6 +36,7 @@
 //! * Which way an indirect jump leads is decided by what the host calls places, as the host decides it.
 #![allow(unsafe_code)] // reason: writes words of the counter array.
 
+use crate::base::ids::ExitNumber;
 use crate::base::prefix::{Midway, Prefix};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -48,7 +49,7 @@ use crate::base::address::AppPc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
 use crate::base::stress;
-use crate::channel::deliver::Shared;
+use crate::channel::dictionary::Shared;
 use crate::memory::region::Regions;
 
 /// Prefixes at most.
@@ -159,7 +160,7 @@ pub struct Acyclic {
     /// Arrivals of threads with prefixes that have no number. Each entry is a part of the hash, and a count. Another prefix may take the entry's place.
     arrived: Vec<(u32, u32)>,
     /// Paths of the dictionary that lead to where threads were when they went on without being followed.
-    paths: BTreeMap<Midway, u32>,
+    paths: BTreeMap<Midway, ExitNumber>,
 }
 
 impl Acyclic {
@@ -254,7 +255,7 @@ impl Acyclic {
     }
 
     /// The path of the dictionary that leads to the midst of one. There are only so many.
-    pub(crate) fn path(&mut self, shared: &mut Shared, on: Midway) -> Option<u32> {
+    pub(crate) fn path(&mut self, shared: &mut Shared, on: Midway) -> Option<ExitNumber> {
         if let Some(&path) = self.paths.get(&on) {
             return Some(path);
         }
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_has_one_number_and_nothing_has_none() {
+    fn what_comes_after_has_one_number_and_nothing_has_none() {
         let mut acyclic = Acyclic::new([Kind::Path].into_iter().collect());
         let here = AppPc(0x1000);
         assert_eq!(acyclic.number(here, None), Prefix::NONE);

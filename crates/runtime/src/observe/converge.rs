@@ -37,13 +37,13 @@ use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::knock;
 use crate::base::sys;
-use crate::channel::deliver::Mapped;
+use crate::channel::slot::Mapped;
 
 /// The places of a process.
 pub struct Converge {
     mapped: Mapped,
     /// Number of the last report that was read.
-    told: u32,
+    reported: u32,
     /// Number of the table in `quiet`.
     table: u32,
     /// Addresses, in order.
@@ -67,12 +67,12 @@ impl Converge {
         }
         wanted.then(|| Self {
             mapped,
-            told: 0,
+            reported: 0,
             table: 0,
             quiet: Vec::new(),
             all: true,
             until: u64::MAX,
-            counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
+            counted: mapped.control().setup.counters.load(Relaxed) == COUNTS_PATHS,
             threshold: 0,
         })
     }
@@ -83,12 +83,12 @@ impl Converge {
         places.sort_unstable();
         Self {
             mapped,
-            told: 0,
+            reported: 0,
             table: 0,
             quiet: places,
             all: false,
             until: u64::MAX,
-            counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
+            counted: mapped.control().setup.counters.load(Relaxed) == COUNTS_PATHS,
             threshold: 0,
         }
     }
@@ -110,7 +110,7 @@ impl Converge {
 
     /// Returns true if the host has reported something new.
     pub(crate) fn is_news(&self) -> bool {
-        self.mapped.converge().told.load(Acquire) != self.told
+        self.mapped.converge().reported.load(Acquire) != self.reported
     }
 
     /// Returns true if the time for which all places have their probes is over.
@@ -125,15 +125,15 @@ impl Converge {
 
     /// Reads the host's table, if it is a new one.
     pub(crate) fn read(&mut self) -> bool {
-        let told = self.mapped.converge();
-        let table = told.table.load(Relaxed);
+        let host = self.mapped.converge();
+        let table = host.table.load(Relaxed);
         if table == self.table {
             return false;
         }
         self.table = table;
-        let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
+        let places = (host.places.load(Relaxed) as usize).min(MAX_PLACES);
         self.quiet.clear();
-        let all = told.place[..places].iter();
+        let all = host.place[..places].iter();
         self.quiet.extend(all.map(|place| place.load(Relaxed)));
         // The host's word: what is not in order is not found, and nothing worse.
         self.quiet.sort_unstable();
@@ -142,25 +142,25 @@ impl Converge {
 
     /// Acknowledges the host's report: it is in effect from now on.
     pub(crate) fn settle(&mut self) {
-        let told = self.mapped.converge();
+        let host = self.mapped.converge();
         self.until = match self.all {
-            true => sys::ticks().saturating_add(told.lasts.load(Relaxed)),
+            true => sys::ticks().saturating_add(host.lasts.load(Relaxed)),
             false => u64::MAX,
         };
         if self.is_news() {
-            self.told = told.told.load(Relaxed);
-            told.stamp.store(sys::ticks(), Relaxed);
-            told.seen.store(self.told, Release);
+            self.reported = host.reported.load(Relaxed);
+            host.stamp.store(sys::ticks(), Relaxed);
+            host.seen.store(self.reported, Release);
         } else {
-            told.back_stamp.store(sys::ticks(), Relaxed);
-            told.back.store(self.told, Release);
+            host.back_stamp.store(sys::ticks(), Relaxed);
+            host.back.store(self.reported, Release);
         }
     }
 
     /// Goes on in the process's own slot, where the host has reported nothing. Returns true if code lacks probes.
     pub fn in_new_slot(&mut self, mapped: Mapped) -> bool {
         self.mapped = mapped;
-        self.told = 0;
+        self.reported = 0;
         self.table = 0;
         let lacks = !self.all;
         self.all = true;

@@ -3,12 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`acyclic`] | acyclic paths, and the numbers of their prefixes |
+//! | [`contexts`] | calling contexts: the tree, and the calls that a thread is in |
 //! | [`converge`] | places that are not profiled for a while |
 //! | [`pairs`] | indirect branches that are counted |
 //! | [`prefetch`] | questions about prefetches, and the prefetches that are put into code |
 //! | [`query`] | relational queries |
 
 pub mod acyclic;
+pub mod contexts;
 pub mod converge;
 pub mod pairs;
 pub mod prefetch;

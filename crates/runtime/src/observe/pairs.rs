@@ -31,6 +31,7 @@
 //! 2^48. A key is given to another branch only when no thread can be in a fragment with the first. That
 //! is when no old generation is left.
 
+use crate::base::ids::{EntryId, ExitId, ExitNumber, VariantId};
 use crate::base::prefix::Key;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -39,20 +40,20 @@ use trommel_queue::dict::Passed;
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::GsOffset;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use trommel_tuple::Kind;
 
 /// A branch that is counted.
 #[derive(Clone, Copy)]
 pub struct Branch {
     /// Block of the branch's fragment in the dictionary, and the block's events before the branch.
-    pub block: (u32, Passed),
+    pub block: (EntryId, Passed),
     /// The branch.
     pub pc: AppPc,
     /// True if the branch is a call.
     pub call: bool,
     /// The variant of the code that it is in.
-    pub variant: u32,
+    pub variant: VariantId,
 }
 
 impl Branch {
@@ -65,12 +66,31 @@ impl Branch {
 /// A branch and a target of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
-    /// The path that ends there, or that of messages about it.
-    pub(crate) path: u32,
-    /// Counter of the sampler for the pair, if the sampler counts.
-    pub(crate) sampled: Option<GsOffset>,
+    /// Way in which it is counted.
+    pub(crate) by: CountedBy,
     /// Code of the pair, and the exit at its end.
-    pub(crate) code: Option<(CachePc, u32)>,
+    pub(crate) code: Option<(CachePc, ExitId)>,
+}
+
+/// Way in which a branch to a target is counted.
+#[derive(Clone, Copy)]
+pub(crate) enum CountedBy {
+    /// An exit of the dictionary that ends there: counted, or recorded.
+    Exit(ExitNumber),
+    /// By a sampler's counter, whose messages have this number.
+    Sampler(GsOffset, ExitNumber),
+    /// By a profiler, as this subject.
+    Profiler(u32),
+}
+
+impl CountedBy {
+    /// Returns the dictionary's number of it, or of messages about it.
+    pub(crate) fn number(self) -> Option<ExitNumber> {
+        match self {
+            Self::Exit(number) | Self::Sampler(_, number) => Some(number),
+            Self::Profiler(_) => None,
+        }
+    }
 }
 
 /// Branches and pairs of a process.
@@ -116,8 +136,8 @@ impl Pairs {
     }
 
     /// The path that ends in a branch to a target.
-    pub fn path(&self, key: Key, to: AppPc) -> Option<u32> {
-        self.known.get(&(key, to.0)).map(|pair| pair.path)
+    pub fn path(&self, key: Key, to: AppPc) -> Option<ExitNumber> {
+        self.known.get(&(key, to.0))?.by.number()
     }
 
     /// Returns the branch that has a key.
@@ -145,7 +165,7 @@ impl From<DictionaryFull> for Uncounted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counted {
     /// Exit of the branch, if it can be linked.
-    pub exit: Option<u32>,
+    pub exit: Option<ExitId>,
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ use trommel_queue::prefetch::{
 use crate::base::address::AppPc;
 use crate::base::emit::{Mem, Reg};
 use crate::base::knock;
-use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
+use crate::channel::deliver::{HostGone, Queue, Writer};
+use crate::channel::slot::Mapped;
 
 /// Pauses between rounds, as multiples of a round's time: before the first round, at least if a round has found something,
 /// and at most.
@@ -129,10 +130,10 @@ impl Prefetch {
     }
 
     /// Reads the host's table. Returns true if it names a place that it did not name before.
-    pub(crate) fn read(&mut self, told: &Asked) -> bool {
+    pub(crate) fn read(&mut self, asked: &Asked) -> bool {
         let before = core::mem::take(&mut self.ahead);
-        let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
-        for place in &told.place[..places] {
+        let places = (asked.places.load(Relaxed) as usize).min(MAX_PLACES);
+        for place in &asked.place[..places] {
             if let Ok(by) = i32::try_from(place.by.load(Relaxed)) {
                 let written = place.written.load(Relaxed) != 0;
                 let pc = AppPc(place.pc.load(Relaxed));

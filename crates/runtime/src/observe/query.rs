@@ -7,10 +7,11 @@
 //!
 //! # Strategy
 //! When an instruction is translated, its class and tag decide whether a table entry of the program is about it
-//! ([`Asked::site`]). Only then does it get a *probe* (`translate/queried.rs`), and a [`Site`] that says where
+//! ([`Asked::site`]). Only then does it get a *probe* (`translate/ways/queries.rs`), and a [`Site`] that says where
 //! its operands and results are. A probe counts down, inline, the executions up to the next that is profiled. With
 //! `always` each is profiled. A profiled execution crosses into the runtime, which gives the record to the thread's own engine.
-//! That is the reference engine itself, so there is one meaning.
+//! That is the reference engine itself, so there is one meaning. A query that profiles each execution and only compares and counts
+//! does so inline, as far as registers tell (`translate/ways/quick.rs`).
 //!
 //! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost. A full queue makes the
 //! thread wait, or drop the message where the query says so. Messages to queues that the program serves itself go another way
@@ -37,6 +38,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 use trommel_query::instruction::Action;
 use trommel_query::observe::{Observation, When};
+use trommel_query::quick::{Node, Quick};
 use trommel_query::{
     Class as Selected, Control, Entry, Operation, Program, QueryPc, Sampling, Subject, image, x86,
 };
@@ -46,7 +48,7 @@ use trommel_queue::queries::{ENTRIES, PROGRAM_WORDS};
 use crate::base::address::AppPc;
 use crate::base::decode::Class;
 use crate::base::emit::GsOffset;
-use crate::channel::deliver::Mapped;
+use crate::channel::slot::Mapped;
 use crate::channel::tags::Tags;
 use crate::slot;
 
@@ -66,6 +68,8 @@ pub struct Asked {
     pub(crate) tags: Tags,
     /// Executions are profiled in bursts ([`crate::observe::prefetch`]).
     pub(crate) in_bursts: bool,
+    /// Trees of the queries that only compare and count.
+    pub(crate) quick: &'static Quick,
     /// Sites by address. They stay: code that leads to them may be executed at any time.
     pub(crate) sites: BTreeMap<AppPc, &'static Site>,
 }
@@ -76,6 +80,8 @@ pub struct Site {
     pub(crate) entry: Entry,
     pub(crate) control: Control,
     pub(crate) observation: Observation,
+    /// The tree of its query, if generated code can follow it here.
+    pub(crate) quick: Option<&'static Node>,
 }
 
 impl Site {
@@ -120,6 +126,7 @@ impl Asked {
             kinds,
             info: InstructionInfoFactory::new(),
             tags: Tags::default(),
+            quick: Box::leak(Box::new(Quick::of(program))),
             in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             sites: BTreeMap::new(),
         })
@@ -162,10 +169,12 @@ impl Asked {
         let tag = self.tags.of(mapped, pc);
         let entry = Entry::of(Subject::Class(Selected::new(operation, tag)?));
         let control = self.program.table().get(entry)?;
+        let observation = Observation::of(&mut self.info, &decoded, control.fields);
         let site = Site {
             entry,
             control,
-            observation: Observation::of(&mut self.info, &decoded, control.fields),
+            quick: self.quick_of(entry, &observation),
+            observation,
         };
         // Made for another fragment, of the same bytes.
         if let Some(known) = self.sites.get(&pc).filter(|known| ***known == site) {
@@ -174,6 +183,13 @@ impl Asked {
         let site: &'static Site = Box::leak(Box::new(site));
         self.sites.insert(pc, site);
         Some(site)
+    }
+
+    /// The tree of an entry, where all that is compared can be read by generated code.
+    fn quick_of(&self, entry: Entry, observation: &Observation) -> Option<&'static Node> {
+        let tree = self.quick.tree(entry).filter(|_| !self.in_bursts)?;
+        let is_held = |field| observation.held(field).is_some();
+        tree.fields().iter().all(is_held).then_some(tree)
     }
 
     /// Returns true if any message goes to a queue.
@@ -204,7 +220,7 @@ pub struct Crossing {
     /// Address of the [`Site`].
     pub site: u64,
     /// Distance from here to where the code goes on.
-    pub behind: i32,
+    pub after: i32,
     /// [`Crossing::RDX_IN_SLOT`] and so on.
     pub flags: u32,
 }

@@ -43,6 +43,7 @@ use trommel_queue::{Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
+use crate::base::limits;
 use crate::base::own;
 use crate::base::signals::Info;
 use crate::base::start::StartArgs;
@@ -52,6 +53,9 @@ use crate::engine::native;
 use crate::engine::signals::Actions;
 use crate::engine::state::{Process, Thread};
 use crate::engine::window;
+use crate::memory::locking;
+use crate::process::bursts;
+use crate::process::loan::stop_for_host;
 use crate::process::signal;
 
 const SIGTRAP: u64 = 5;
@@ -62,8 +66,9 @@ pub fn tell(attached: &Attached, args: &StartArgs) {
     attached
         .farewell
         .store(arch::farewell as *const () as u64, Relaxed);
-    let (behind, called_off) = Landmarks::wait();
-    attached.wait[0].store(behind, Relaxed);
+    attached.wake.store(arch::wake as *const () as u64, Relaxed);
+    let (after, called_off) = Landmarks::wait();
+    attached.wait[0].store(after, Relaxed);
     attached.wait[1].store(called_off, Relaxed);
     attached.image[0].store(args.base, Relaxed);
     attached.image[1].store(args.stack_top, Relaxed);
@@ -85,11 +90,12 @@ pub fn prepare(
         // Its threads stay native; each gets an area with its first window.
         first.writer.tid = sys::gettid() as u32;
         first.thread_page().tid.store(first.writer.tid, Relaxed);
-        control.threads.store(1, Relaxed);
+        control.process.threads.store(1, Relaxed);
         window::begin(&mut runtime, first);
         drop(runtime);
         stop_for_host()
     }
+    runtime.regions.adopt_shared();
     first.take_counter_array(&mut runtime);
     first.take_queries(&mut runtime);
     runtime.threads.push(&raw const *first);
@@ -97,10 +103,13 @@ pub fn prepare(
         Thread::make(process, &mut runtime)?.enlist(&mut runtime);
     }
     control.attached.threads.store(args.threads as u32, Relaxed);
-    control.threads.store(args.threads as u32, Relaxed);
+    control.process.threads.store(args.threads as u32, Relaxed);
     runtime.actions = Actions::adopt();
     drop(runtime);
-    control.state.store(State::Controlled as u32, Release);
+    control
+        .process
+        .state
+        .store(State::Controlled as u32, Release);
     stop_for_host()
 }
 
@@ -115,16 +124,6 @@ pub unsafe fn give_up() -> ! {
         let _ = unsafe { sys::call(nr::__NR_munmap, [range.start, bytes, 0, 0, 0, 0]) };
     }
     stop_for_host()
-}
-
-/// Stops under the host's ptrace, by a signal that it does not let through. The host sets the
-/// registers anew.
-fn stop_for_host() -> ! {
-    loop {
-        let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
-        // SAFETY: no memory is involved.
-        let _ = unsafe { sys::call(nr::__NR_tgkill, [pid, tid, SIGTRAP, 0, 0, 0]) };
-    }
 }
 
 /// A stopped thread's first steps under control, with all signals blocked.
@@ -207,6 +206,7 @@ pub fn wait_to_depart(thread: &Thread) {
 /// Only `arch::farewell` may call this, when no thread is under control.
 #[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
+    let attached = &current::process().queue.control().attached;
     let mut runtime = current::process().runtime.lock();
     match runtime.has_windows() {
         true => {
@@ -215,9 +215,13 @@ pub unsafe extern "C" fn farewell() -> ! {
         }
         false => runtime.actions.give_back(),
     }
-    runtime.code_pages.close();
+    match attached.rests.load(SeqCst) {
+        0 => runtime.code_pages.close(),
+        _ => bursts::rest(&mut runtime),
+    }
+    limits::exact();
+    locking::detached();
     drop(runtime);
-    let attached = &current::process().queue.control().attached;
     attached.bid_farewell.store(1, SeqCst);
     stop_for_host()
 }

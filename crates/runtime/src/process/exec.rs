@@ -32,6 +32,7 @@ use linux_raw_sys::general as nr;
 use trommel_queue::{Request, State, Unfollowed};
 
 use crate::base::area::Context;
+use crate::base::limits;
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::native;
@@ -260,7 +261,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         nr::__NR_execve => (AT_FDCWD, a[0], 0),
         _ => (a[0], a[1], a[4]),
     };
-    let follows = process.queue.control().follow.load(Relaxed) != 0 && !process.is_leaving();
+    let follows = process.queue.control().setup.follow.load(Relaxed) != 0 && !process.is_leaving();
     let verdict = match follows {
         true => judge(directory, path, flags),
         false => Verdict::Unknown,
@@ -284,8 +285,22 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         runtime.actions_of(thread).hand_over_ignored(back);
     };
     ignored(thread, false);
+    // A process that shares this one's memory has limits of its own.
+    let has_limits = thread.spawned.is_none() && !process.is_leaving();
+    let limited = |change: &dyn Fn()| {
+        if has_limits {
+            let _runtime = process.runtime.lock();
+            change();
+        }
+    };
+    match verdict {
+        _ if asked => limited(&|| limits::before_exec(process.queue.control())),
+        // The call will fail.
+        Verdict::Unknown if follows => {}
+        _ => limited(&limits::exact),
+    }
     if !asked && thread.spawned.is_none() {
-        let state = &process.queue.control().state;
+        let state = &process.queue.control().process.state;
         state.store(State::Exec as u32, Release);
     }
     signals::set_mask(mask);
@@ -294,10 +309,11 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     // Not the app's any more, if a signal is kept.
     let mask = signals::block_all();
     ignored(thread, true);
+    limited(&limits::settle);
     if asked {
         failed(thread);
     } else if thread.spawned.is_none() && !process.is_leaving() {
-        let state = &process.queue.control().state;
+        let state = &process.queue.control().process.state;
         state.store(State::Controlled as u32, Release);
     }
     if thread.spawned.is_some() && process.queue.take(&mut thread.writer).is_err() {

@@ -137,8 +137,12 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
         // SAFETY: a list of pages that another thread is just changing is the risk of a process that has failed already.
         unsafe { process.runtime.peek() }.code_pages.unprotect();
     }
+    // SAFETY: a word that is only ever set.
+    let broken = unsafe { process.runtime.peek() }.broken;
     let why = match sound && lacks_memory() {
         true => Detached::NoMemory,
+        // Whatever fails now has failed as another thread was killed.
+        false if sound && broken => Detached::Killed,
         false => {
             tell(thread, context, fault, sound);
             Detached::Internal
@@ -164,7 +168,7 @@ fn lacks_memory() -> bool {
 }
 
 /// Finds out where in the app the thread is.
-fn settle(thread: &mut Thread, context: &mut Context) {
+pub fn settle(thread: &mut Thread, context: &mut Context) {
     let reason = context.reason;
     let is = |other: Reason| reason == other as u32;
     if let Some(result) = thread.call.made.take() {
@@ -231,14 +235,14 @@ fn tell(thread: &Thread, context: &Context, fault: &Fault, sound: bool) {
         .decimal(b" (", tid as u64)
         .hex(b"), program at 0x", context.next_pc.0)
         .decimal(b", reason ", u64::from(context.reason))
-        .hex(b", exit ", u64::from(context.exit))
+        .hex(b", exit ", u64::from(context.exit.0))
         .hex(b", cache 0x", context.target.0)
-        .decimal(b", fragments ", control.fragments.load(Relaxed))
+        .decimal(b", fragments ", control.engine.fragments.load(Relaxed))
         .write();
     Line::new()
-        .hex(b"  build ", control.build.load(Relaxed))
-        .hex(b", kinds ", u64::from(control.kinds.load(Relaxed)))
-        .hex(b", stress ", control.options.load(Relaxed))
+        .hex(b"  build ", control.identity.build.load(Relaxed))
+        .hex(b", kinds ", u64::from(control.setup.kinds.load(Relaxed)))
+        .hex(b", stress ", control.setup.options.load(Relaxed))
         .write();
     Line::new()
         .text(if sound {

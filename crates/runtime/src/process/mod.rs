@@ -3,16 +3,24 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`attach`] | threads of a running process, in and out |
+//! | [`bursts`] | control that comes and goes, with all translated code kept |
 //! | [`exec`] | programs replaced by others |
 //! | [`failure`] | failures of the runtime itself |
+//! | `loan` | a thread that works for the host |
+//! | [`memory`] | limits, and memory that is locked |
+//! | [`restricts`] | system calls restricted by the program |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`thread`] | threads and processes: start and end |
 //! | [`window`] | signals that begin windows |
 
 pub mod attach;
+pub mod bursts;
 pub mod exec;
 pub mod failure;
+mod loan;
+pub mod memory;
+pub mod restricts;
 pub mod signal;
 pub mod syscall;
 pub mod thread;

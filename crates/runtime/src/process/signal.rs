@@ -55,6 +55,8 @@
 
 mod depart;
 mod handler;
+mod instruction;
+mod kept;
 mod leave;
 mod place;
 mod waits;
@@ -64,8 +66,8 @@ use crate::base::signals::Action;
 use crate::base::signals::SIGABRT_IOT;
 use crate::base::signals::set_action;
 use crate::base::signals::{
-    ALIGNMENT_CHECK, ALL_BUT_SYNCHRONOUS, Info, SIG_DFL, SIG_IGN, SIGTRAP, SYNCHRONOUS, TRAP_BRKPT,
-    TRAP_FLAG, TRAP_TRACE, Ucontext, bit, is_synchronous, requeue,
+    ALIGNMENT_CHECK, ALL_BUT_SYNCHRONOUS, Info, SIG_DFL, SIG_IGN, SIGTRAP, TRAP_BRKPT, TRAP_FLAG,
+    TRAP_TRACE, Ucontext, bit, is_synchronous, requeue,
 };
 use crate::crossing::arch::upcalls;
 use crate::engine::current;
@@ -74,6 +76,8 @@ use crate::engine::queries;
 
 pub use depart::depart;
 use handler::{call_handler, die};
+use instruction::{is_general_fault, is_int1, is_popf, may_be_step, repeated, trap_address};
+use kept::{give_back_aside, keep, restore_mask, set_aside};
 pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
@@ -81,8 +85,9 @@ use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
 pub use waits::wait;
 
-use crate::base::address::{AppPc, CachePc};
+use crate::base::address::AppPc;
 use crate::base::area::{CONTEXT_OFFSET, Context};
+use crate::base::ids::EntryId;
 use crate::base::knock;
 use crate::base::recipe::STATUS;
 use crate::base::stress::{self, Place};
@@ -149,14 +154,14 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         frame.rip = failed;
         return 0;
     }
-    let told;
+    let reported;
     let step = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
     let info = if step && stress::tells_breakpoints() {
-        told = Info {
+        reported = Info {
             code: TRAP_BRKPT,
             ..*info
         };
-        &told
+        &reported
     } else {
         info
     };
@@ -170,6 +175,12 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         if trace && thread.signals.rolling {
             thread.signals.rolling = false;
             frame.eflags &= !TRAP_FLAG;
+        } else if caused && resuming && thread.stepping.is_on() && is_general_fault(info) {
+            // The way back ends in the one jump that can fault: to where no address is.
+            stop_stepping(thread, context, frame);
+            thread.nowhere = true;
+            frame.rip = Landmarks::sigreturned();
+            return 0;
         } else if caused {
             // SAFETY: if this thread holds the lock, it comes back to nothing that uses what is
             // guarded, but to leave.
@@ -341,15 +352,6 @@ fn roll(runtime: &mut Runtime, thread: &mut Thread, frame: &mut Ucontext) {
     frame.eflags |= TRAP_FLAG;
 }
 
-/// Returns the address of the instruction that caused a signal at `app` and is executed again.
-fn repeated(info: &Info, app: AppPc) -> AppPc {
-    if info.signo == SIGTRAP && info.code != TRAP_TRACE {
-        AppPc(app.0 - 1)
-    } else {
-        app
-    }
-}
-
 /// A signal for the app's own instruction: delivered, or after the one that was kept.
 fn in_order(
     runtime: &mut Runtime,
@@ -400,82 +402,12 @@ fn kept_first(
     );
 }
 
-/// A breakpoint instruction reports the address after itself.
-fn trap_address(
-    runtime: &Runtime,
-    info: &Info,
-    app: AppPc,
-    frame: &Ucontext,
-    caused: bool,
-) -> AppPc {
-    if !caused || info.signo != SIGTRAP || info.code == TRAP_TRACE {
-        return app;
-    }
-    // In the cache the next step begins there, but its app address may be elsewhere (a followed
-    // jump), or the fragment ends there, after several instructions; the breakpoint itself is one byte before.
-    match runtime.cache.fragment_at(CachePc(frame.rip - 1)) {
-        Some((fragment, steps)) => {
-            let offset = frame.rip - 1 - fragment.entry.0;
-            steps
-                .iter()
-                .rev()
-                .find(|s| u64::from(s.cache) <= offset)
-                .map_or(app, |s| AppPc(s.app_at(offset).unwrap_or(s.app).0 + 1))
-        }
-        None => app,
-    }
-}
-
 fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
     if spilled.rcx {
         *frame.reg(1) = context.spill_rcx;
     }
     if spilled.rdx {
         *frame.reg(2) = context.spill_rdx;
-    }
-}
-
-/// The mask is the app's again, unless the thread is in a window: then it is when that has ended.
-fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
-    if thread.windowed.now.is_some() {
-        return;
-    }
-    if let Some(mask) = thread.signals.true_mask.take() {
-        frame.sigmask = mask;
-    }
-    give_back_aside(thread);
-}
-
-/// Signals that were set aside go back to the kernel.
-fn give_back_aside(thread: &mut Thread) {
-    for info in &mut thread.signals.more {
-        if let Some(info) = info.take() {
-            requeue(&info);
-        }
-    }
-}
-
-/// Keeps a signal for the next boundary, with all others blocked until then.
-fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
-    if thread.signals.kept.is_some() || thread.signals.is_masked(info.signo) {
-        return set_aside(thread, info);
-    }
-    let signals = &mut thread.signals;
-    signals.kept = Some(*info);
-    signals.true_mask.get_or_insert(frame.sigmask);
-    frame.sigmask = ALL_BUT_SYNCHRONOUS;
-}
-
-/// A synchronous signal that was sent while another is kept, or while the app blocks it. Like any
-/// other standard signal, it counts once however often it is sent.
-fn set_aside(thread: &mut Thread, info: &Info) {
-    let place = SYNCHRONOUS.iter().position(|s| *s == info.signo);
-    match place.and_then(|n| thread.signals.more.get_mut(n)) {
-        Some(aside) => {
-            aside.get_or_insert(*info);
-        }
-        // All others are blocked while one is kept.
-        None => requeue(info),
     }
 }
 
@@ -517,6 +449,7 @@ fn stepped(
         }
         let popped = frame.eflags & TRAP_FLAG != 0 && is_popf(context.target.0);
         stop_stepping(thread, context, frame);
+        thread.count_instructions(1);
         let pc = AppPc(frame.rip);
         if popped {
             // The app wants to see traps of its own, from the next instruction on.
@@ -540,31 +473,6 @@ fn stepped(
 /// Returns whether the thread is on its way back to the cache.
 fn is_resuming(pc: u64) -> bool {
     (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc)
-}
-
-/// Returns whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines
-/// the processor's word for a step is lost now and then, and what is left looks like `int1`, which is never in the cache.
-fn may_be_step(info: &Info) -> bool {
-    info.signo == SIGTRAP && matches!(info.code, TRAP_TRACE | TRAP_BRKPT)
-}
-
-/// Returns whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
-fn is_popf(pc: u64) -> bool {
-    opcode(pc) == Some(0x9d)
-}
-
-/// Returns whether the instruction at `pc`, which was executed, is `int1`: the trap is then not ours.
-fn is_int1(pc: u64) -> bool {
-    opcode(pc) == Some(0xf1)
-}
-
-/// The first byte after the usual prefixes of the instruction at `pc`.
-fn opcode(pc: u64) -> Option<u8> {
-    let mut bytes = [0; 4];
-    // Its last bytes may lie before memory that is not there.
-    let _ = sys::copy_checked(pc, &mut bytes) || sys::copy_checked(pc, &mut bytes[..1]);
-    let prefix = |b: &u8| *b == 0x66 || *b & 0xf0 == 0x40;
-    bytes.into_iter().find(|b| !prefix(b))
 }
 
 /// Handles a thread at a boundary: leaves, delivers a kept signal, or goes on.
@@ -616,15 +524,16 @@ fn to_app_state(
         frame.eflags = frame.eflags & !STATUS | flags & STATUS;
         *frame.reg(0) = context.spill_flags;
     }
-    if step.spilled.homes {
-        for n in (0..16).filter(|n| fragment.homes >> n & 1 != 0) {
-            *frame.reg(n) = context.spill_homes[usize::from(n)];
+    if step.spilled.promoted {
+        for n in (0..16).filter(|n| fragment.promoted >> n & 1 != 0) {
+            *frame.reg(n) = context.spill_promoted[usize::from(n)];
         }
     }
     if let Some(recipe) = runtime.cache.recipe(&step) {
         let flags = recipe.flags(|r| *frame.reg(r.0));
         frame.eflags = frame.eflags & !STATUS | flags;
     }
+    thread.count_part(&runtime.cache, &fragment, &step);
     if fragment.strides {
         return thread.take_passed(step.events);
     }
@@ -638,7 +547,7 @@ fn to_app_state(
 fn record_part(
     runtime: &mut Runtime,
     thread: &mut Thread,
-    (fragment, block): (&Fragment, u32),
+    (fragment, block): (&Fragment, EntryId),
     step: Step,
 ) {
     let passed = match runtime.cache.fragment_at(fragment.entry) {

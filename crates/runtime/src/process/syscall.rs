@@ -25,16 +25,20 @@ use crate::base::stress::{self, Place};
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::change::{change_map, replaced};
+use crate::engine::descriptors;
 use crate::engine::native;
 use crate::engine::signals::Returning;
 use crate::engine::state::Thread;
 use crate::process::exec;
+use crate::process::memory;
+use crate::process::restricts;
 use crate::process::signal;
 use crate::process::thread::Flags;
 
 /// Bytes of the instruction.
 pub const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
+const PTRACE_TRACEME: u64 = 0;
 
 /// Makes the app's call.
 fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
@@ -55,6 +59,25 @@ pub fn before(next: AppPc) -> AppPc {
     AppPc(next.0 - SYSCALL_BYTES)
 }
 
+/// Result of a call of the app's.
+enum Handled {
+    /// It was made: the kernel's answer.
+    Made(i64),
+    /// A signal came first: it has not been made, and the thread goes on before it.
+    SignalFirst,
+    /// It cannot be made under control.
+    Detached(Detached),
+    /// The thread has been led on.
+    LedOn,
+}
+
+impl Handled {
+    /// Returns what has come of a call that a signal may keep from being made.
+    fn unless_signalled(result: Option<i64>) -> Self {
+        result.map_or(Self::SignalFirst, Self::Made)
+    }
+}
+
 /// Handles the call that the app makes just before `next`.
 pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let here = before(next);
@@ -62,21 +85,83 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     context.at_boundary = 1;
     thread.call.at = here;
     let control = thread.process.queue.control();
-    control.syscalls.fetch_add(1, Relaxed);
-    let process = thread.process;
-    let a = args(context);
+    control.engine.syscalls.fetch_add(1, Relaxed);
     let number = context.regs[0] as u32;
     // What is made by them comes back by the exit (`Reason::Cloned`).
-    let role = syscalls::role(number);
-    if role != Role::Starts {
+    if syscalls::role(number) != Role::Starts {
         thread.goes_out();
     }
-    let detach = |thread: &mut Thread, context: &mut Context, why| {
-        thread.process.runtime.lock().detach(thread, context, why);
+    let handled = by_number(thread, context, number, next);
+    let mut runtime;
+    let go_on_at = match handled {
+        Handled::Made(result) => {
+            thread.call.made = None;
+            context.regs[0] = result as u64;
+            finish(context, next);
+            context.next_pc = next;
+            next
+        }
+        Handled::SignalFirst => here,
+        Handled::Detached(why) => {
+            runtime = thread.process.runtime.lock();
+            return runtime.detach(thread, context, why);
+        }
+        Handled::LedOn => return,
     };
-    let result = match number {
-        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(thread, context, number),
-        nr::__NR_mmap | nr::__NR_munmap | nr::__NR_remap_file_pages => {
+    runtime = thread.process.runtime.lock();
+    runtime.go(thread, context, go_on_at, None, false);
+}
+
+/// Makes a call, or finds out why not.
+fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppPc) -> Handled {
+    let a = args(context);
+    match number {
+        nr::__NR_rt_sigaction => Handled::Made(sigaction(thread, &a)),
+        nr::__NR_sigaltstack => Handled::Made(altstack(thread, context, &a)),
+        nr::__NR_rt_sigreturn => {
+            sigreturn(thread, context, before(next));
+            Handled::LedOn
+        }
+        nr::__NR_execve | nr::__NR_execveat => {
+            Handled::unless_signalled(exec::exec(thread, context, number, &a))
+        }
+        nr::__NR_exit | nr::__NR_exit_group => end(thread, context, number, a[0]),
+        nr::__NR_ptrace if a[0] == PTRACE_TRACEME && thread.spawned.is_none() => {
+            Handled::Detached(Detached::Traced)
+        }
+        nr::__NR_arch_prctl => arch_prctl(thread, context, &a),
+        nr::__NR_prctl => prctl(thread, context, &a),
+        nr::__NR_seccomp => match restricts::by_seccomp(&a) {
+            Some(why) => Handled::Detached(why),
+            None => Handled::Made(pass(thread, context, number)),
+        },
+        nr::__NR_unshare | nr::__NR_setns => {
+            Handled::Made(change_namespaces(thread, context, number, &a))
+        }
+        nr::__NR_rseq => {
+            let area = range(a[0], a[1]);
+            thread.process.runtime.lock().area_is_named(area);
+            Handled::Made(pass(thread, context, number))
+        }
+        _ => match syscalls::role(number) {
+            Role::Starts => start(thread, context, number, &a, next),
+            Role::Waits => Handled::unless_signalled(signal::wait(thread, context, number, &a)),
+            _ => Handled::Made(touch_memory(thread, context, number, &a)),
+        },
+    }
+}
+
+/// Makes a call that may change the memory map, or what is in memory.
+fn touch_memory(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i64 {
+    let process = thread.process;
+    match number {
+        nr::__NR_mmap => map(thread, context, a),
+        nr::__NR_brk => memory::brk(thread, context, a[0]),
+        nr::__NR_mlockall | nr::__NR_munlockall => memory::lock_all(thread, context, number, a[0]),
+        nr::__NR_getrlimit | nr::__NR_setrlimit | nr::__NR_prlimit64 => {
+            memory::limit(thread, context, number, a)
+        }
+        nr::__NR_munmap | nr::__NR_remap_file_pages => {
             change_map(process, range(a[0], a[1]), None, || {
                 pass(thread, context, number)
             })
@@ -106,15 +191,45 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         }
         nr::__NR_shmat | nr::__NR_userfaultfd => {
             const SHM_REMAP: u64 = 0x4000;
+            if number == nr::__NR_userfaultfd {
+                sys::serve_faults();
+            }
             let result = pass(thread, context, number);
             if number == nr::__NR_userfaultfd || a[2] & SHM_REMAP != 0 {
                 replaced(process, range(0, u64::MAX));
             }
             result
         }
+        _ => write(thread, context, number, a),
+    }
+}
+
+/// Makes a mapping.
+fn map(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
+    let process = thread.process;
+    let result = match a[3] & u64::from(nr::MAP_FIXED) == 0 {
+        true => pass(thread, context, nr::__NR_mmap),
+        false => change_map(process, range(a[0], a[1]), None, || {
+            pass(thread, context, nr::__NR_mmap)
+        }),
+    };
+    let result = memory::made(thread, result, a[1]);
+    let shared = a[3] & u64::from(nr::MAP_SHARED | nr::MAP_ANONYMOUS) == u64::from(nr::MAP_SHARED);
+    if shared && result > 0 {
+        descriptors::mapped_shared(process, a[4] as i32);
+    }
+    result
+}
+
+/// Makes a call by which the kernel may write to memory with code, now or later, or any other.
+fn write(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i64 {
+    let process = thread.process;
+    match number {
         nr::__NR_io_setup | nr::__NR_io_uring_setup => {
-            // The kernel writes when it likes.
-            process.runtime.lock().be_joined();
+            let mut runtime = process.runtime.lock();
+            runtime.be_joined();
+            runtime.writes_are_unseen();
+            drop(runtime);
             pass(thread, context, number)
         }
         nr::__NR_process_vm_writev => {
@@ -132,89 +247,71 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             let mut runtime = process.runtime.lock();
             runtime.write_memory_file(|| raw(context, number))
         }
-        nr::__NR_rt_sigaction => sigaction(thread, &a),
-        nr::__NR_sigaltstack => altstack(thread, context, &a),
-        nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
-        _ if role == Role::Starts => match start(thread, context, number, &a, next) {
-            Start::Done(result) => result,
-            Start::SignalFirst => {
-                let mut runtime = thread.process.runtime.lock();
-                return runtime.go(thread, context, here, None, false);
-            }
-            Start::Detached(why) => return detach(thread, context, why),
-        },
-        nr::__NR_execve | nr::__NR_execveat => match exec::exec(thread, context, number, &a) {
-            Some(result) => result,
-            None => {
-                let mut runtime = thread.process.runtime.lock();
-                return runtime.go(thread, context, here, None, false);
-            }
-        },
-        nr::__NR_exit_group if thread.spawned.is_none() => {
-            thread.process.queue.announce_end(a[0]);
-            pass(thread, context, number)
-        }
-        nr::__NR_exit | nr::__NR_exit_group => {
-            thread.exit(context, number, a[0]);
-            // A signal came first.
-            let mut runtime = thread.process.runtime.lock();
-            return runtime.go(thread, context, here, None, false);
-        }
-        nr::__NR_arch_prctl => {
-            const ARCH_SET_GS: u64 = 0x1001;
-            const ARCH_GET_GS: u64 = 0x1004;
-            const ARCH_SHSTK_ENABLE: u64 = 0x5001;
-            if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
-                return detach(thread, context, Detached::GsBase);
-            }
-            // Returns in the cache are jumps, which a shadow stack would not follow.
-            if a[0] == ARCH_SHSTK_ENABLE {
-                return detach(thread, context, Detached::ShadowStack);
-            }
-            pass(thread, context, number)
-        }
-        nr::__NR_unshare | nr::__NR_setns => {
-            let result = pass(thread, context, number);
-            let flags = if number == nr::__NR_unshare {
-                a[0]
-            } else {
-                a[1]
-            };
-            // Which namespaces `setns` is about is told by the file, if not here.
-            let any = number == nr::__NR_setns && flags == 0;
-            if result == 0 && (any || Flags(flags).is_foreign()) {
-                thread.process.queue.control().foreign.store(1, Relaxed);
-            }
-            result
-        }
-        nr::__NR_prctl => {
-            const PR_SET_SECCOMP: u64 = 22;
-            if a[0] == PR_SET_SECCOMP {
-                return detach(thread, context, Detached::Seccomp);
-            }
-            let result = pass(thread, context, number);
-            const PR_SET_TSC: u64 = 26;
-            if a[0] == PR_SET_TSC && result == 0 {
-                sys::find_clock();
-            }
-            result
-        }
-        nr::__NR_seccomp => return detach(thread, context, Detached::Seccomp),
-        _ if role == Role::Waits => match signal::wait(thread, context, number, &a) {
-            Some(result) => result,
-            None => {
-                let mut runtime = thread.process.runtime.lock();
-                return runtime.go(thread, context, here, None, false);
-            }
-        },
         _ => pass(thread, context, number),
+    }
+}
+
+/// Ends the thread or the process, unless a signal comes first.
+fn end(thread: &mut Thread, context: &mut Context, number: u32, status: u64) -> Handled {
+    if number == nr::__NR_exit_group && thread.spawned.is_none() {
+        thread.process.queue.announce_end(status);
+        return Handled::Made(pass(thread, context, number));
+    }
+    thread.exit(context, number, status);
+    Handled::SignalFirst
+}
+
+fn arch_prctl(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> Handled {
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_GET_GS: u64 = 0x1004;
+    const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+    match a[0] {
+        ARCH_SET_GS => Handled::Detached(Detached::GsBase),
+        // Returns in the cache are jumps, which a shadow stack would not follow.
+        ARCH_SHSTK_ENABLE => Handled::Detached(Detached::ShadowStack),
+        // A thread under control has none of its own.
+        ARCH_GET_GS if sys::write_checked(&[0; 8], a[1]) => Handled::Made(0),
+        ARCH_GET_GS => Handled::Made(EFAULT),
+        _ => Handled::Made(pass(thread, context, nr::__NR_arch_prctl)),
+    }
+}
+
+fn prctl(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> Handled {
+    const PR_SET_TSC: u64 = 26;
+    const PR_SET_MDWE: u64 = 65;
+    if let Some(why) = restricts::by_prctl(a) {
+        return Handled::Detached(why);
+    }
+    let process = thread.process;
+    let before = match a[0] {
+        PR_SET_MDWE => process.runtime.lock().leave_writable(true),
+        _ => false,
     };
-    thread.call.made = None;
-    context.regs[0] = result as u64;
-    finish(context, next);
-    context.next_pc = next;
-    let mut runtime = thread.process.runtime.lock();
-    runtime.go(thread, context, next, None, false);
+    let result = pass(thread, context, nr::__NR_prctl);
+    if a[0] == PR_SET_MDWE && result != 0 {
+        process.runtime.lock().leave_writable(before);
+    }
+    if a[0] == PR_SET_TSC && result == 0 {
+        sys::find_clock();
+    }
+    Handled::Made(result)
+}
+
+/// Moves the thread to other namespaces.
+fn change_namespaces(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i64 {
+    let result = pass(thread, context, number);
+    let flags = match number {
+        nr::__NR_unshare => a[0],
+        _ => a[1],
+    };
+    // Which namespaces `setns` is about is told by the file, if not here.
+    let any = number == nr::__NR_setns && flags == 0;
+    if result == 0 && (any || Flags(flags).is_foreign()) {
+        let control = thread.process.queue.control();
+        control.process.foreign.store(1, Relaxed);
+        thread.process.children_are_elsewhere();
+    }
+    result
 }
 
 fn range(start: u64, len: u64) -> Range {
@@ -339,16 +436,6 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
 
 const _: upcalls::Entered = called_off;
 
-/// Result of starting a thread or process.
-enum Start {
-    /// The kernel's answer.
-    Done(i64),
-    /// A signal came first: the call has not been made.
-    SignalFirst,
-    /// It cannot be done under control.
-    Detached(Detached),
-}
-
 /// Starts a thread or a process. Does not come back for a process with memory of its own: its maker
 /// goes on in the dispatcher, and the child in `native::child`.
 fn start(
@@ -357,51 +444,27 @@ fn start(
     number: u32,
     a: &[u64; 6],
     next: AppPc,
-) -> Start {
-    let (flags, stack) = match number {
-        nr::__NR_clone => (a[0], a[1]),
-        nr::__NR_clone3 => {
-            let mut args = [0u8; 56];
-            let known = (a[1] as usize).min(args.len());
-            // An unreadable argument fails in the kernel just so.
-            let _ = sys::copy_checked(a[0], &mut args[..known]);
-            let word = |n: usize| {
-                args[8 * n..]
-                    .first_chunk()
-                    .map_or(0, |b| u64::from_le_bytes(*b))
-            };
-            let (stack, size) = (word(5), word(6));
-            (
-                word(0),
-                if stack == 0 {
-                    0
-                } else {
-                    stack.wrapping_add(size)
-                },
-            )
-        }
-        nr::__NR_vfork => (Flags::VFORK.0, 0),
-        _ => (0, 0),
-    };
-    let flags = Flags(flags);
+) -> Handled {
+    let (flags, stack) = flags_and_stack(number, a);
     let process = thread.process;
     if flags.is_foreign() {
         // Its later children are not, but it does no harm to look twice.
-        process.queue.control().foreign.store(1, Relaxed);
+        process.queue.control().process.foreign.store(1, Relaxed);
     }
-    let follow = process.queue.control().follow.load(Relaxed) != 0;
+    let follow = process.queue.control().setup.follow.load(Relaxed) != 0;
     let done = |started| match started {
-        Ok(result) => Start::Done(result),
-        Err(why) => Start::Detached(why),
+        Ok(result) => Handled::Made(result),
+        Err(why) => Handled::Detached(why),
     };
     if flags.is_thread() {
         return done(thread.start(context, number, a, next, stack));
     }
     if flags.shares_memory() && follow {
+        process.memory_is_shared(flags.is_foreign());
         return done(thread.spawn(context, number, a, next, stack, flags));
     }
     if flags.shares_memory() && !flags.waits() {
-        return Start::Detached(Detached::SharedMemory);
+        return Handled::Detached(Detached::SharedMemory);
     }
     context.next_pc = next;
     context.reason = Reason::Cloned as u32;
@@ -414,7 +477,7 @@ fn start(
         if unsafe { (&raw const context.pending).read_volatile() } != 0 {
             signals::set_mask(mask);
             thread.forked(-1);
-            return Start::SignalFirst;
+            return Handled::SignalFirst;
         }
         thread.starting.clear_handlers = flags.clears_handlers();
         // The child's copy of what it guards is whole. Released where the parent comes back.
@@ -425,4 +488,29 @@ fn start(
     }
     // SAFETY: the context holds the app's whole state at its call.
     unsafe { arch::clone() }
+}
+
+/// Returns the flags of a call that starts a thread or a process, and the new stack's top, 0 for the same stack.
+fn flags_and_stack(number: u32, a: &[u64; 6]) -> (Flags, u64) {
+    match number {
+        nr::__NR_clone => (Flags(a[0]), a[1]),
+        nr::__NR_clone3 => {
+            let mut args = [0u8; 56];
+            let known = (a[1] as usize).min(args.len());
+            // An unreadable argument fails in the kernel just so.
+            let _ = sys::copy_checked(a[0], &mut args[..known]);
+            let word = |n: usize| {
+                args[8 * n..]
+                    .first_chunk()
+                    .map_or(0, |b| u64::from_le_bytes(*b))
+            };
+            let stack = match (word(5), word(6)) {
+                (0, _) => 0,
+                (stack, size) => stack.wrapping_add(size),
+            };
+            (Flags(word(0)), stack)
+        }
+        nr::__NR_vfork => (Flags::VFORK, 0),
+        _ => (Flags(0), 0),
+    }
 }

@@ -80,7 +80,7 @@ fn enter(
         // None is due yet.
         return Some(());
     }
-    if process.queue.is_behind() {
+    if process.queue.lags() {
         return None;
     }
     if thread.asking.is_none() {

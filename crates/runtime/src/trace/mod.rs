@@ -62,6 +62,7 @@
 //! **I11 (a trace is a fragment).** Whatever holds for fragments holds for traces. A trace has its code in memory that does not change, and is made only where events are counted in code or not at all.
 pub mod balance;
 
+use crate::base::ids::ExitIds;
 use crate::translate::piece::{MAX_INSNS, Piece};
 use alloc::vec::Vec;
 
@@ -102,7 +103,7 @@ pub struct Recording {
     /// Start of the recorded fragment that the thread is in.
     pub(crate) at: AppPc,
     /// Exits of that fragment: the first, and how many.
-    pub(crate) exits: (u32, u32),
+    pub(crate) exits: ExitIds,
 }
 
 impl Recording {
@@ -120,7 +121,7 @@ impl Recording {
             rounds: 0,
             known: 0,
             at: head,
-            exits: (0, 0),
+            exits: ExitIds::default(),
         }
     }
 
@@ -139,7 +140,7 @@ impl Recording {
             insns: exit.insns,
         });
         let returns = self.no_returns && exit.way == Way::Return;
-        let over = own || exit.way == Way::Syscall || returns;
+        let over = own || matches!(exit.way, Way::Syscall | Way::Stored) || returns;
         if over || self.pieces.len() >= MAX_PIECES {
             return true;
         }

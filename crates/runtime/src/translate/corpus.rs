@@ -12,6 +12,7 @@
 #![allow(unsafe_code)] // reason: maps files and reads code.
 
 mod cases;
+mod selected;
 mod walks;
 
 extern crate std;
@@ -36,15 +37,23 @@ use cases::{Case, Compressor, cases};
 use walks::Random;
 
 use super::*;
+use crate::base::address::Range;
 use crate::base::decode::{Class, Insn, Reader};
+use crate::base::ids::FragmentId;
 use crate::base::sys;
-use crate::channel::deliver::Mapped;
+use crate::cache::Cache;
+use crate::channel::dictionary::Shared;
+use crate::channel::persist::Persist;
 use crate::channel::shields::Profiler;
+use crate::channel::slot::Mapped;
 use crate::channel::strata::Sampler;
 use crate::channel::tags::Tags;
-use crate::memory::region;
+use crate::memory::mapping;
+use crate::memory::pages::Pages;
+use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
 use crate::observe::converge::Converge;
+use crate::observe::pairs::Pairs;
 use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use crate::slot;
@@ -69,7 +78,7 @@ impl Hash {
 
 /// Maps the C library's code at the place of this configuration.
 fn library(n: usize) -> Range {
-    let all = region::read_all().expect("the kernel's list");
+    let all = mapping::read_all().expect("the kernel's list");
     let here = all
         .iter()
         .find(|m| m.executable && m.path.ends_with(b"/libc.so.6"))
@@ -121,27 +130,27 @@ impl World {
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
         let control = mapped.control();
         let (kinds, also) = (case.kinds, case.also);
-        control.kinds.store(kinds.bits().into(), Relaxed);
-        control.persist.store(also.persist.into(), Relaxed);
+        control.setup.kinds.store(kinds.bits().into(), Relaxed);
+        control.setup.persist.store(also.persist.into(), Relaxed);
         let counters = match case.compressor {
             Compressor::Recorded => COUNTS_NOTHING,
             Compressor::Exact => COUNTS_PATHS,
             Compressor::Sampler(substreams, rate, hash) => {
-                control.strata.substreams.store(substreams, Relaxed);
-                control.strata.rate.store(rate, Relaxed);
-                control.strata.hash.store(hash, Relaxed);
+                control.setup.strata.substreams.store(substreams, Relaxed);
+                control.setup.strata.rate.store(rate, Relaxed);
+                control.setup.strata.hash.store(hash, Relaxed);
                 COUNTS_STRATA
             }
             Compressor::MultiHash(spec) => {
                 let spec: Spec = spec.parse().expect("a spec");
                 let shield = Shield::of(&spec).expect("a profiler");
-                for (to, word) in control.intervals.iter().zip(shield.words()) {
+                for (to, word) in control.setup.intervals.iter().zip(shield.words()) {
                     to.store(word, Relaxed);
                 }
                 COUNTS_INTERVALS
             }
         };
-        control.counters.store(counters, Relaxed);
+        control.setup.counters.store(counters, Relaxed);
         for region in 0..64_u64 {
             let at = mapped.base() + BIASES_OFFSET as u64 + 8 * region;
             // SAFETY: in the mapping, aligned.
@@ -202,6 +211,7 @@ impl World {
                     sampler: Sampler::of(control),
                     profiler,
                     acyclic,
+                    contexts: None,
                     asked: Asked::of(mapped),
                     prefetch: Prefetch::of(mapped),
                     converge,
@@ -235,14 +245,14 @@ impl World {
     }
 
     /// Takes note of what has come of a translation.
-    fn note(&mut self, made: Result<u32, Refusal>, first_exit: usize) -> Option<Range> {
+    fn note(&mut self, made: Result<FragmentId, Refusal>, first_exit: usize) -> Option<Range> {
         let fragment = match made {
             Err(refusal) => {
                 self.refused += 1;
                 self.hash.bytes(format!("{refusal:?}").as_bytes());
                 return None;
             }
-            Ok(id) => self.cache.fragments[id as usize],
+            Ok(id) => self.cache.fragments[id.index()],
         };
         self.made += 1;
         let t = &self.translator;
@@ -260,6 +270,12 @@ impl World {
         self.hash.bytes(&t.job.notes.record);
         let steps = &self.cache.steps[fragment.first_step as usize..];
         for step in steps {
+            // Numbers alone: hashes do not depend on the names of fields and types.
+            let step = (
+                (step.cache, step.copied, step.events, step.values, step.way),
+                (step.spilled.bits(), step.at_fault.bits()),
+                (step.app.0, step.far.map(|r| r.0), step.recipe),
+            );
             self.hash.bytes(format!("{step:?}").as_bytes());
         }
         for exit in &self.cache.exits[first_exit..] {
@@ -275,8 +291,12 @@ impl World {
         }
         let about = (
             (fragment.entry, fragment.checked, fragment.end),
-            (fragment.stolen, fragment.homes, fragment.insns),
-            (fragment.block, fragment.guarded, fragment.strides),
+            (fragment.stolen, fragment.promoted, fragment.insns),
+            (
+                fragment.block.map(|id| id.0),
+                fragment.guarded,
+                fragment.strides,
+            ),
         );
         self.hash.bytes(format!("{about:?}").as_bytes());
         Some(fragment.span)
@@ -329,7 +349,8 @@ impl World {
         }
         self.hash.word(self.shared.paths().into());
         for branch in self.pairs.branches() {
-            let about = (branch.block, branch.pc, branch.call, branch.variant);
+            let block = (branch.block.0.0, branch.block.1);
+            let about = (block, branch.pc, branch.call, branch.variant.0);
             self.hash.bytes(format!("{about:?}").as_bytes());
         }
     }

@@ -10,9 +10,10 @@ use crate::base::address::AppPc;
 use crate::base::area::{INDIRECT_TABLE, SYSCALL_TABLE, WRITE_POINTER};
 use crate::base::decode::{Class, Insn, Rm};
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::{EntryId, ExitNumber};
 use crate::base::prefix::Key;
 use crate::cache::{Exit, Spilled};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::observe::pairs::Branch;
 use crate::slot;
 
@@ -30,7 +31,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         to: AppPc,
-        block: Option<u32>,
+        block: Option<EntryId>,
         events: usize,
         values: usize,
         tail: Option<Event>,
@@ -47,7 +48,7 @@ impl Translator {
         }
         self.ways_leave(site, &mut exit)?;
         self.unspill_rcx();
-        self.unspill_homes();
+        self.unspill_promoted();
         self.room_for_jump(5);
         self.job.code.patchable(1);
         let from = self.job.code.jmp();
@@ -72,7 +73,7 @@ impl Translator {
     /// taken when the chunk is full and the place where it must come back to.
     pub(super) fn record(
         &mut self,
-        path: u32,
+        path: ExitNumber,
         values: usize,
         dynamic: Option<Reg>,
     ) -> (crate::base::emit::Rel8, usize) {
@@ -86,7 +87,7 @@ impl Translator {
         if let Some(value) = dynamic {
             c.store(p, length - 8, value);
         }
-        c.store_imm32(p, 0, path);
+        c.store_imm32(p, 0, path.0);
         c.lea(Reg::RCX, p, length);
         c.store_gs(WRITE_POINTER, Reg::RCX);
         self.give_back();
@@ -125,7 +126,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
-        block: Option<u32>,
+        block: Option<EntryId>,
         events: usize,
         values: usize,
     ) -> Result<Spilled, DictionaryFull> {
@@ -156,7 +157,7 @@ impl Translator {
         }
         if self.job.from.recorded {
             let number = self.recorded_exit(site.cache, exit.number);
-            self.job.code.store_gs_imm32(slot!(exit), number);
+            self.job.code.store_gs_imm32(slot!(exit), number.0);
             self.job.code.jmp_gs(slot!(entry.absent));
         } else {
             self.room_for_jump(9);
@@ -178,7 +179,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
-        block: Option<u32>,
+        block: Option<EntryId>,
         (events, values): (usize, usize),
     ) -> Result<(Leaving, Key), DictionaryFull> {
         // Those before it are counted already where they are counted one by one.
@@ -235,7 +236,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         next: AppPc,
-        block: Option<u32>,
+        block: Option<EntryId>,
         events: usize,
         values: usize,
     ) -> Result<(), DictionaryFull> {
@@ -260,7 +261,7 @@ impl Translator {
             next_link: self.next_link(),
             ..Exit::fixed(next)
         });
-        self.job.code.store_gs_imm32(slot!(exit), number);
+        self.job.code.store_gs_imm32(slot!(exit), number.0);
         self.note(Field::Exit, self.job.code.here() - 4);
         self.job.code.jmp_gs(slot!(entry.syscall));
         if let Some(full) = exit.full {
@@ -287,7 +288,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
-        block: Option<u32>,
+        block: Option<EntryId>,
         events: usize,
     ) -> Result<Key, DictionaryFull> {
         let block = match block {
@@ -308,10 +309,10 @@ impl Translator {
     pub(super) fn path_of(
         &mut self,
         site: &mut Site<'_>,
-        block: u32,
+        block: EntryId,
         passed: Passed,
         tail: Option<Event>,
-    ) -> Result<u32, DictionaryFull> {
+    ) -> Result<ExitNumber, DictionaryFull> {
         let number = site.shared.path(block, passed, tail)?;
         self.note_path(Numbered {
             number,

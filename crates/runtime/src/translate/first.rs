@@ -7,7 +7,8 @@ use crate::base::address::{AppPc, Range};
 use crate::base::decode::{Class, Reader};
 use crate::base::prefix::Prefix;
 use crate::cache::Cache;
-use crate::memory::region::{Lookup, Named, Nature};
+use crate::memory::mapping::{Named, Nature};
+use crate::memory::region::Lookup;
 
 /// Registers and words that the instructions so far use and record.
 #[derive(Default)]
@@ -55,7 +56,9 @@ impl Translator {
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.job.count;
-            if n >= self.job.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
+            if n >= self.job.from.limit(most)
+                || (n != 0 && (self.meets(site.cache, pc) || self.leaves_function(site, pc)))
+            {
                 break Some(pc);
             }
             if reader.is_none() {
@@ -177,8 +180,9 @@ impl Translator {
             | Class::CallIndirect
             | Class::Ret(_)
             | Class::Syscall => Next::End(None),
+            _ if insn.stores_x87 => Next::End(Some(next)),
             Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => Next::End(Some(next)),
-            _ if self.job.from.made && self.ends_behind(insn) => Next::End(Some(next)),
+            _ if self.job.from.made && self.ends_after(insn) => Next::End(Some(next)),
             _ => Next::After(next),
         }
     }
@@ -198,7 +202,13 @@ impl Translator {
             end: 0xffff_ffff_ff60_1000,
         };
         if VSYSCALL.holds(pc) {
-            return Err(Refusal::Vsyscall);
+            // Anywhere else in the page is a fault.
+            let entry = pc.0.is_multiple_of(0x400) && pc.0 < VSYSCALL.start + 0xc00;
+            return Err(if entry {
+                Refusal::Vsyscall
+            } else {
+                Refusal::Native
+            });
         }
         let region = Self::region(site, pc)?;
         let nature = site.regions.known[region].nature();
@@ -220,9 +230,9 @@ impl Translator {
             (Lookup::Code(region), new) => {
                 if new && site.regions.tell(region) {
                     let number = site.shared.region(&site.regions.known[region])?;
-                    site.regions.known[region].named = Named::Told(number);
+                    site.regions.known[region].named = Named::Reported(number);
                 }
-                if let Named::Told(number) = site.regions.known[region].named
+                if let Named::Reported(number) = site.regions.known[region].named
                     && site.shared.names()
                 {
                     let bias = site.shared.bias(number).ok_or(Refusal::Unnamed)?;

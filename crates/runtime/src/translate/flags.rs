@@ -64,7 +64,7 @@ impl Translator {
     }
 
     /// Takes note of what an instruction has done to flags.
-    pub(super) fn flags_behind(&mut self, effect: Option<Effect>) {
+    pub(super) fn flags_after(&mut self, effect: Option<Effect>) {
         let Some(effect) = effect else { return };
         if effect.overwrites {
             self.job.flags = Flags {

@@ -10,13 +10,13 @@
 use trommel_queue::dict::Event;
 
 use super::path::FURTHEST;
-use super::second::{At, Walk};
+use super::walk::{At, Walk};
 use super::{Refusal, Site, Tail, Translator};
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
 use crate::cache::{Spilled, Step};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 
 /// The two sides of a transfer as events: that of the main line, and the other.
 type Sides = (Option<Event>, Option<Event>);
@@ -35,7 +35,7 @@ impl Translator {
         }
         at.closes = at.last && self.job.looped.is_planned();
         if at.second && at.n == walk.rounds[at.round].1.start {
-            self.flags_behind(at.effect.take());
+            self.flags_after(at.effect.take());
             let round = (at.round, walk.entry);
             at.left_out = !self.start_round(site, walk.app, round, walk.block)?;
         }
@@ -69,7 +69,8 @@ impl Translator {
         self.job.here = insn.pc();
         self.ways_turn_to(at.n);
         self.job.class = insn.class;
-        self.flags_behind(at.effect.take());
+        self.job.stores_x87 = insn.stores_x87;
+        self.flags_after(at.effect.take());
         self.ways_reach(site, walk, at);
         let leaves = insn.class.is_transfer() && !self.turns_at(at.n);
         at.effect = self.flags_before(insn, leaves);
@@ -142,7 +143,7 @@ impl Translator {
         let far = self.copy(insn);
         self.is_work(from_here);
         let step = Step {
-            copied: match gap || at.probed || far.is_some() {
+            copied: match gap || at.probed || far.is_some() || insn.stores_x87 {
                 true => 0,
                 false => insn.size() as u16,
             },

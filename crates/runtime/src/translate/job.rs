@@ -9,6 +9,7 @@ use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, 
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Reg, Rel32};
+use crate::base::ids::ExitId;
 use crate::base::prefix::{Midway, Prefix};
 use crate::cache::{Spilled, UNLINKED};
 use crate::observe::query;
@@ -25,6 +26,8 @@ pub(super) struct Job {
     pub(super) followed: (usize, Option<Midway>, bool),
     /// Events of its block when control arrives.
     pub(super) arrivals: usize,
+    /// The function that it is of, where that matters and is known.
+    pub(super) function: Option<Range>,
     /// The query site at the instruction at hand.
     pub(super) about: Option<&'static query::Site>,
     /// Prefetches in it.
@@ -86,6 +89,8 @@ pub(super) struct Job {
     pub(super) here: AppPc,
     /// Class of that instruction.
     pub(super) class: Class,
+    /// True if that instruction stores the x87 unit's record.
+    pub(super) stores_x87: bool,
 }
 
 impl Job {
@@ -98,6 +103,7 @@ impl Job {
             events: Vec::new(),
             followed: (0, None, false),
             arrivals: 0,
+            function: None,
             about: None,
             prefetches: 0,
             unselected: [0; QUIET_WORDS],
@@ -132,6 +138,7 @@ impl Job {
             notes: persisted::Notes::default(),
             here: AppPc(0),
             class: Class::Plain,
+            stores_x87: false,
         }
     }
 
@@ -157,7 +164,7 @@ impl Job {
     }
 
     /// Opens the code in this arena: nothing has been written.
-    pub(super) fn open(&mut self, arena: usize, first_exit: (usize, u32)) {
+    pub(super) fn open(&mut self, arena: usize, first_exit: (usize, ExitId)) {
         self.tails.clear();
         self.constants.clear();
         self.misses.clear();

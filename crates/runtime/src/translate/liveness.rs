@@ -14,8 +14,9 @@
 use super::{Site, Translator, readable};
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn, Reader};
+use crate::memory::mapping::Nature;
 use crate::memory::pages::page_of;
-use crate::memory::region::{Lookup, Nature};
+use crate::memory::region::Lookup;
 
 /// Instructions that are looked at.
 const FAR: usize = 12;
@@ -41,7 +42,7 @@ struct Left {
 
 impl Left {
     /// Goes on after an instruction. `Some`: whether they all were overwritten.
-    fn behind(&mut self, bytes: &[u8]) -> Option<bool> {
+    fn after(&mut self, bytes: &[u8]) -> Option<bool> {
         for (left, uses) in [
             (&mut self.others, uses as fn(&[u8]) -> Use),
             (&mut self.carry, uses_of_carry),
@@ -90,7 +91,7 @@ impl Translator {
                 Class::Call(to) => return self.are_dead(site, to, left),
                 _ => return false,
             }
-            if let Some(dead) = left.behind(self.bytes_of(insn)) {
+            if let Some(dead) = left.after(self.bytes_of(insn)) {
                 return dead;
             }
         }
@@ -155,7 +156,7 @@ impl Translator {
                 }
                 _ => break,
             }
-            if let Some(dead) = left.behind(&code[..size]) {
+            if let Some(dead) = left.after(&code[..size]) {
                 self.note_look(run, insn.next());
                 return dead;
             }

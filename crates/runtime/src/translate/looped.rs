@@ -28,8 +28,9 @@ use super::{Site, Translator, flags};
 use crate::base::address::AppPc;
 use crate::base::decode::Insn;
 use crate::base::emit::{Code, Mem, Reg, Rel32};
+use crate::base::ids::{EntryId, ExitId, FragmentId};
 use crate::cache::{self, Exit, Spilled, Step, UNLINKED};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
 use crate::translate::optimise::{self, Action, Loop, Renewal, Way};
 
@@ -72,7 +73,7 @@ pub(super) struct Looped {
     /// Renewals: the jump to each, its promoted register and the load, and where it comes back to.
     renewals: Vec<(Rel32, optimise::Span, usize)>,
     /// The exits that are branches back.
-    pub(super) exits: Vec<u32>,
+    pub(super) exits: Vec<ExitId>,
 }
 
 impl Looped {
@@ -88,7 +89,7 @@ impl Looped {
     }
 
     /// The promoted registers.
-    pub(super) fn homes(&self) -> u16 {
+    pub(super) fn promoted(&self) -> u16 {
         self.plan.as_ref().map_or(0, Loop::registers)
     }
 
@@ -124,9 +125,9 @@ impl Looped {
 }
 
 /// `mov register, gs:[its slot]` for each promoted register.
-pub(super) fn give_homes_back(code: &mut Code<'_>, homes: u16) {
-    for n in (0..16_u8).filter(|n| homes >> n & 1 != 0) {
-        code.load_gs(Reg(n), home_slot(n));
+pub(super) fn give_promoted_back(code: &mut Code<'_>, promoted: u16) {
+    for n in (0..16_u8).filter(|n| promoted >> n & 1 != 0) {
+        code.load_gs(Reg(n), promoted_slot(n));
     }
 }
 
@@ -134,8 +135,8 @@ fn kept_slot(n: u8) -> crate::base::emit::GsOffset {
     crate::base::emit::GsOffset(slot!(kept).0 + 8 * u32::from(n))
 }
 
-fn home_slot(n: u8) -> crate::base::emit::GsOffset {
-    crate::base::emit::GsOffset(slot!(spill_homes).0 + 8 * u32::from(n))
+fn promoted_slot(n: u8) -> crate::base::emit::GsOffset {
+    crate::base::emit::GsOffset(slot!(spill_promoted).0 + 8 * u32::from(n))
 }
 
 impl Translator {
@@ -180,24 +181,24 @@ impl Translator {
             self.job.code.bind8_here(right);
             self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
         }
-        for home in &plan.homes {
-            let (r, c) = (home.register, &mut self.job.code);
-            c.store_gs(home_slot(r.0), r);
+        for promoted in &plan.promoted {
+            let (r, c) = (promoted.register, &mut self.job.code);
+            c.store_gs(promoted_slot(r.0), r);
             let mem = Mem {
                 base: Some(Reg::RSP),
                 index: None,
-                disp: home.offset,
+                disp: promoted.offset,
                 fs: false,
                 short: false,
             };
-            c.load_mem(r, home.size, &mem);
+            c.load_mem(r, promoted.size, &mem);
         }
         for kept in &plan.kept {
             let (r, c) = (kept.register, &mut self.job.code);
-            c.store_gs(home_slot(r.0), r);
+            c.store_gs(promoted_slot(r.0), r);
             c.load_gs(r, kept_slot(r.0));
         }
-        self.job.spilled.homes = true;
+        self.job.spilled.promoted = true;
         self.job.looped.plan = Some(plan);
         self.job.code.align(16);
         self.job.looped.top = self.job.code.here();
@@ -235,7 +236,7 @@ impl Translator {
         site: &mut Site<'_>,
         app: AppPc,
         (k, entry): (usize, usize),
-        block: Option<u32>,
+        block: Option<EntryId>,
     ) -> Result<bool, DictionaryFull> {
         if !self.job.looped.is_planned() {
             return Ok(false);
@@ -301,7 +302,7 @@ impl Translator {
     fn count_round(
         &mut self,
         site: &mut Site<'_>,
-        block: Option<u32>,
+        block: Option<EntryId>,
         (events, tail): (usize, Option<Event>),
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
@@ -322,7 +323,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
-        block: Option<u32>,
+        block: Option<EntryId>,
     ) -> Result<(), DictionaryFull> {
         let Some(open) = self.job.looped.open.take() else {
             return Ok(());
@@ -501,13 +502,13 @@ impl Translator {
                 insns: self.job.passed as u16,
                 way: cache::Way::Loop,
                 counts: false,
-                to: UNLINKED,
+                to: FragmentId::NONE,
                 next_link: UNLINKED,
             });
             self.job.looped.exits.push(exit);
         }
         self.job.spilled = Spilled {
-            homes: true,
+            promoted: true,
             ..Spilled::NONE
         };
         self.leave(site, app, None, 0, 0, None)

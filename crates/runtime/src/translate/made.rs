@@ -9,15 +9,11 @@
 //!   instruction; other threads' at its next entry, which comes before a branch goes anywhere.
 //! * After an instruction that serializes, what other threads wrote before must be seen: it ends a
 //!   fragment.
-//!
-//! # Memory protection keys
-//! A thread may execute what its keys keep it from reading. They are lifted while code is read.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use alloc::vec::Vec;
-use core::arch::asm;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use linux_raw_sys::general as nr;
 
@@ -25,9 +21,10 @@ use super::{MAX_INSNS, Refusal, Shape, Site, Translator};
 use crate::base::address::AppPc;
 use crate::base::decode::{Insn, Reader, writes_memory};
 use crate::base::emit::{Mem, Reg};
+use crate::base::keys::with_keys_lifted;
 use crate::cache::{Cache, Exit, Fragment, FragmentState, Spilled};
+use crate::memory::mapping::{Mapping, Nature};
 use crate::memory::pages::{PAGE, Pages, page_of};
-use crate::memory::region::{Mapping, Nature};
 use crate::slot;
 
 /// Bytes of the longest instruction.
@@ -132,43 +129,6 @@ pub fn prepare(pages: &mut Pages, mapping: &Mapping, page: u64) -> bool {
     }
 }
 
-/// Returns true if the kernel has turned memory protection keys on.
-fn keys_in_use() -> bool {
-    const UNKNOWN: u8 = 0;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match ANSWER.load(Relaxed) {
-        UNKNOWN => {
-            const OSPKE: u32 = 1 << 4;
-            let is = core::arch::x86_64::__cpuid_count(7, 0).ecx & OSPKE != 0;
-            ANSWER.store(1 + u8::from(is), Relaxed);
-            is
-        }
-        answer => answer == 2,
-    }
-}
-
-/// Runs `read` with no memory kept from this thread by its keys.
-pub fn with_keys_lifted<T>(read: impl FnOnce() -> T) -> T {
-    if !keys_in_use() {
-        return read();
-    }
-    let before: u32;
-    // SAFETY: the processor has the instructions and the kernel has turned them on; the rights are
-    // put back, and nothing is executed in between but `read`.
-    unsafe {
-        asm!("rdpkru", in("ecx") 0, out("eax") before, out("edx") _, options(nomem, nostack));
-    }
-    if before == 0 {
-        return read();
-    }
-    // SAFETY: as above.
-    unsafe { asm!("wrpkru", in("eax") 0, in("ecx") 0, in("edx") 0, options(nostack)) };
-    let result = read();
-    // SAFETY: as above.
-    unsafe { asm!("wrpkru", in("eax") before, in("ecx") 0, in("edx") 0, options(nostack)) };
-    result
-}
-
 impl Translator {
     /// Reads the code at `pc`, to the end of its page at most.
     pub(super) fn read_made<'a>(
@@ -178,7 +138,7 @@ impl Translator {
         region: usize,
     ) -> Result<Reader<'a>, Refusal> {
         let page = page_of(pc.0);
-        if !site.regions.known[region].page_is_readable(page) {
+        if !site.regions.page_is_readable(region, page) {
             return Err(Refusal::Native);
         }
         self.job.from.made = true;
@@ -205,7 +165,7 @@ impl Translator {
         let mut end = next;
         // Not there, or not code: the instruction is decoded as what it is without.
         if let Ok(region) = Self::region(site, AppPc(next))
-            && site.regions.known[region].page_is_readable(next)
+            && site.regions.page_is_readable(region, next)
         {
             end = pc.0 + LONGEST;
             if !self.job.from.single && !self.config.windows {
@@ -236,7 +196,7 @@ impl Translator {
     }
 
     /// Returns true if a fragment of code that may change ends after `insn`.
-    pub(super) fn ends_behind(&self, insn: &Insn) -> bool {
+    pub(super) fn ends_after(&self, insn: &Insn) -> bool {
         const SERIALIZING: [&[u8]; 2] = [&[0x0f, 0xa2], &[0x0f, 0x01, 0xe8]]; // cpuid, serialize
         // SAFETY: the instruction was decoded from these bytes.
         let bytes =
@@ -272,7 +232,7 @@ impl Translator {
         });
         self.job.stubs.load_gs(Reg::RDX, slot!(spill_rdx));
         self.job.stubs.load_gs(Reg::RCX, slot!(spill_rcx));
-        self.job.stubs.store_gs_imm32(slot!(exit), exit);
+        self.job.stubs.store_gs_imm32(slot!(exit), exit.0);
         self.job.stubs.jmp_gs(slot!(entry.changed));
         let mut at = self.job.span.start;
         while at < self.job.span.end {

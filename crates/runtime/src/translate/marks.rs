@@ -9,11 +9,16 @@
 use trommel_queue::dict::{Event, Mark, Passed};
 
 use super::Translator;
-use crate::channel::deliver::{DictionaryFull, Shared};
+use crate::base::ids::ExitNumber;
+use crate::channel::dictionary::{DictionaryFull, Shared};
 
 impl Translator {
     /// The path of a mark.
-    pub(crate) fn mark(&mut self, shared: &mut Shared, mark: Mark) -> Result<u32, DictionaryFull> {
+    pub(crate) fn mark(
+        &mut self,
+        shared: &mut Shared,
+        mark: Mark,
+    ) -> Result<ExitNumber, DictionaryFull> {
         if let Some(path) = self.marks[mark as usize] {
             return Ok(path);
         }

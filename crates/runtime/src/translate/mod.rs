@@ -5,6 +5,23 @@
 //! the app's at each instruction boundary, while control stays in the cache. It must be made
 //! quickly, since most code that ever runs, runs once.
 //!
+//! # Modules
+//!
+//! | module | content |
+//! |---|---|
+//! | `config`, `site` | what a translator is told to do, what it is given, and why it may refuse |
+//! | `job`, `walk` | the fragment being made, and the position of the second pass in it |
+//! | `flags`, `liveness`, `spills` | the app's flags and registers around what is added |
+//! | `operands` | instructions copied, and their memory operands read |
+//! | `piece`, `path` | a path that was executed, and a trace of it |
+//! | `optimise`, `looped` | variables of a loop in registers, and the loop's second round |
+//! | `ways` | ways of counting, each a plug-in |
+//! | `first` | the first pass: decodes, and finds the fragment's end |
+//! | `second`, `insn` | the second pass: writes each instruction, and what ways add to it |
+//! | `exits`, `stubs`, `turns`, `jumps` | ways out of a fragment: their code, stubs, predicted targets, alignment |
+//! | `made`, `restartable`, `marks` | code that may change, restartable sequences, marks in records |
+//! | `persisted` | fragments without addresses, kept for later runs |
+//!
 //! # Strategy
 //! A fragment is a *superblock*: it starts at one app address, goes on past branches that are not
 //! taken and through direct jumps, and ends at a call, a return, an indirect jump, a system call,
@@ -43,7 +60,7 @@
 //! *Events*: what is known now goes to the dictionary; the fragment stores only run-time values,
 //! and at each exit the number of the path taken, as `trommel_queue` describes. With loads or types
 //! to record, a register that no instruction of the fragment uses is *stolen* and holds the write
-//! pointer; a fragment ends early rather than use them all. Where events are counted in the code (`values.rs`), it is stolen
+//! pointer; a fragment ends early rather than use them all. Where events are counted in the code (`ways/values.rs`), it is stolen
 //! later, by the first load that needs a register.
 //!
 //! # Why it is correct
@@ -59,6 +76,7 @@
 //! **I14 (below the stack pointer).** Only the app's own instructions write below the app's stack pointer.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
+mod config;
 #[cfg(test)]
 mod corpus;
 mod exits;
@@ -78,34 +96,35 @@ mod persisted;
 pub mod piece;
 mod restartable;
 mod second;
+mod site;
 mod spills;
 mod stubs;
 mod turns;
+mod walk;
 mod ways;
 
+pub use config::Config;
 pub use exits::pair_check;
 pub use jumps::wants_whole_jumps;
-pub use made::{prepare, with_keys_lifted};
+pub use made::prepare;
 pub use persisted::AHEAD;
-pub use ways::Ways;
+pub use site::{Refusal, Site};
 pub use ways::accesses::MOST_WORDS;
+pub use ways::{Known, Ways};
 
 use job::Job;
-use trommel_queue::dict::{Event, Mark, TargetPc};
+use site::{readable, target};
+use trommel_queue::dict::{Event, Mark};
 use trommel_tuple::{Kind, KindSet};
 use ways::list::On;
 use ways::{Kept, Needs};
 
-use crate::base::address::{AppPc, Range};
+use crate::base::address::AppPc;
 use crate::base::emit::{Reg, Rel32};
+use crate::base::ids::{EntryId, ExitNumber, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Place};
-use crate::cache::{Cache, Spilled};
-use crate::channel::deliver::{DictionaryFull, Shared};
-use crate::channel::persist::Persist;
-use crate::memory::pages::{PAGE, Pages};
-use crate::memory::region::Regions;
-use crate::observe::pairs::Pairs;
+use crate::cache::Spilled;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -120,93 +139,6 @@ const MAX_STUBS: u64 = 12 << 10;
 const FEW_INSNS: usize = 4;
 const SHORT_FRAGMENT: u64 = 8 << 10;
 const SHORT_STUBS: u64 = 2 << 10;
-
-/// Reason why an address got no fragment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// Run this one instruction natively: it faults, or the CPU knows better than we do.
-    Native,
-    /// The kernel's emulated page.
-    Vsyscall,
-    /// An instruction that leaves 64-bit mode or makes a system call unseen.
-    Instruction,
-    /// An instruction that uses GS.
-    Gs,
-    /// A request of the program.
-    Request,
-    /// A restartable sequence follows.
-    Restartable,
-    /// Code that may change begins here, after other.
-    Made,
-    /// The cache is full: flush and try again.
-    CacheFull,
-    /// There will be room when other threads have come out of old code.
-    Overflowing,
-    /// Nothing is left to try.
-    OutOfSpace,
-    /// A system call, in a window.
-    Call,
-    /// The host must be done with what was in this range before code there is translated.
-    Moved(Range),
-    /// The memory map, which says what is code, cannot be read.
-    NoMaps,
-    /// The host must say what it calls code that is counted.
-    Unnamed,
-}
-
-impl From<DictionaryFull> for Refusal {
-    fn from(_: DictionaryFull) -> Self {
-        Self::OutOfSpace
-    }
-}
-
-/// Kinds to collect and options of translation; the same for a whole run.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Event kinds to record.
-    pub kinds: KindSet,
-    /// App instructions in a fragment at most (smaller under stress, and with windows).
-    pub max_insns: usize,
-    /// Paths without run-time values are counted, not recorded.
-    pub counters: bool,
-    /// Fragments are executed in windows.
-    pub windows: bool,
-    /// Instructions are in the dictionary, though their accesses may not be recorded.
-    pub listed: bool,
-    /// App instructions in a trace; 0: there are none.
-    pub trace_insns: usize,
-    /// Traces are optimised.
-    pub optimise: bool,
-    /// True if the code that does the app's work is marked.
-    pub audit: bool,
-    /// Jumps keep off the boundaries of lines of 32 bytes.
-    pub whole_jumps: bool,
-}
-
-impl Config {
-    /// Returns the options that shape fragments and may differ between processes with one runtime.
-    pub fn shape(&self) -> u32 {
-        let word = |bit: bool, at: u32| u32::from(bit) << at;
-        self.max_insns as u32
-            | word(self.trace_insns != 0, 8)
-            | word(self.audit, 9)
-            | word(self.whole_jumps, 10)
-            | word(self.counters, 11)
-            | u32::from(self.kinds.bits()) << 16
-    }
-
-    /// Returns true if instructions are in the dictionary.
-    fn lists(&self) -> bool {
-        self.listed || self.kinds.has(Kind::Address)
-    }
-
-    /// Returns true if operands are looked at, not just branches.
-    pub fn wants_values(&self) -> bool {
-        [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
-            .into_iter()
-            .any(|kind| self.kinds.has(kind))
-    }
-}
 
 /// A taken branch on its way out.
 struct Tail {
@@ -233,9 +165,9 @@ pub struct Translator {
     on: On,
     needs: Needs,
     /// A block without events in the dictionary, once messages are about one.
-    no_events: Option<u32>,
+    no_events: Option<EntryId>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
-    marks: [Option<u32>; Mark::ALL.len()],
+    marks: [Option<ExitNumber>; Mark::ALL.len()],
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// Fragments have few instructions, for which less room will do.
@@ -244,22 +176,6 @@ pub struct Translator {
     made: made::Buffer,
     /// The fragment being made.
     job: Job,
-}
-
-/// Environment of a fragment that is being made.
-pub struct Site<'a> {
-    /// The cache to place it in.
-    pub cache: &'a mut Cache,
-    /// Memory that is code.
-    pub regions: &'a mut Regions,
-    /// Pages of code that are writable.
-    pub pages: &'a mut Pages,
-    /// The dictionary.
-    pub shared: &'a mut Shared,
-    /// Indirect branches that are counted.
-    pub pairs: &'a mut Pairs,
-    /// Records of earlier runs, and those that this run leaves.
-    pub persist: &'a mut Option<Persist>,
 }
 
 /// Shape of a fragment.
@@ -277,26 +193,6 @@ pub enum Shape {
     Part(u8),
     /// A piece of a path that is recorded: each exit leads to the dispatcher.
     Recorded,
-}
-
-fn target(pc: AppPc) -> TargetPc {
-    TargetPc(pc.0)
-}
-
-/// The bytes of code at `pc` that can be read now: up to the end of the next page.
-fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static [u8]> {
-    let range = regions.known[region].range;
-    let mut end = pc.0;
-    for page in [pc.0 & !(PAGE - 1), (pc.0 & !(PAGE - 1)) + PAGE] {
-        if page >= range.end || !regions.known[region].page_is_readable(page) {
-            break;
-        }
-        end = (page + PAGE).min(range.end);
-    }
-    // SAFETY: the region is mapped, readable and not writable, each page was read once, and the
-    // slice is used only before the app runs again.
-    (end > pc.0)
-        .then(|| unsafe { core::slice::from_raw_parts(pc.0 as *const u8, (end - pc.0) as usize) })
 }
 
 impl Translator {
@@ -348,7 +244,7 @@ impl Translator {
         site: &mut Site<'_>,
         (app, prefix): (AppPc, Prefix),
         shape: Shape,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<FragmentId, Refusal> {
         self.begin(made::From::of(shape), prefix, false);
         let end = self.collect(site, app)?;
         self.write(site, app, end, shape == Shape::Checked)
@@ -379,7 +275,7 @@ impl Translator {
         app: AppPc,
         end: Option<AppPc>,
         checked: bool,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<FragmentId, Refusal> {
         let region = site.regions.range_of(app).unwrap_or(self.job.span);
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
         let (most, most_stubs) = match self.job.trace {

@@ -1,10 +1,11 @@
 //! App instructions copied, and their memory operands read for probes.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+use super::Translator;
 use super::persisted::Field;
-use super::{PAGE, Translator};
 use crate::base::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
 use crate::base::emit::{Mem, Reg};
+use crate::memory::pages::PAGE;
 use crate::slot;
 
 impl Translator {

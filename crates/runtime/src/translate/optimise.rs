@@ -16,7 +16,7 @@
 //!
 //! Between the two rounds (the *crossing*) the app's values of the promoted registers are saved, and the slots are loaded into
 //! them. After every exit the app's values are loaded again. At any place in the second round they are known to lie there
-//! (`cache::Spilled::homes`).
+//! (`cache::Spilled::promoted`).
 //!
 //! A store to an unknown address may have changed a slot. Its promoted register is then *in doubt*, and is *renewed* before
 //! the next use. If the instruction overwrites all flags, the renewal is a comparison and a jump out of line when they differ,
@@ -92,7 +92,7 @@ pub(crate) struct Action {
 
 /// A place of the stack frame and the register that holds what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Home {
+pub(crate) struct Promoted {
     /// The register.
     pub(crate) register: Reg,
     /// The slot's distance from the stack pointer at the start of the loop.
@@ -101,7 +101,7 @@ pub(crate) struct Home {
     pub(crate) size: u8,
 }
 
-impl Home {
+impl Promoted {
     fn slot(&self) -> Slot {
         Slot {
             offset: i64::from(self.offset),
@@ -114,7 +114,7 @@ impl Home {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Loop {
     /// Promoted registers: they hold variables all the time.
-    pub(crate) homes: Vec<Home>,
+    pub(crate) promoted: Vec<Promoted>,
     /// Values that the first round computes, and the second has in registers.
     pub(crate) kept: Vec<Kept>,
     /// Distance of the frame pointer above the stack pointer at the crossing, if that matters.
@@ -135,9 +135,9 @@ impl Loop {
 
     /// The registers that are not the app's.
     pub(crate) fn registers(&self) -> u16 {
-        let homes = self.homes.iter().map(|h| h.register);
+        let promoted = self.promoted.iter().map(|h| h.register);
         let kept = self.kept.iter().map(|k| k.register);
-        homes.chain(kept).fold(0, |mask, r| mask | r.bit())
+        promoted.chain(kept).fold(0, |mask, r| mask | r.bit())
     }
 }
 
@@ -169,7 +169,7 @@ struct Access {
 /// Least worth of a promoted register: each costs a store and a load on the way in, and a load on the way out.
 const WORTH: u32 = 3;
 /// Promoted registers of a loop.
-const MOST_HOMES: usize = 6;
+const MOST_PROMOTED: usize = 6;
 /// Furthest that a frame pointer is above the stack pointer.
 const FRAME: i64 = 64 << 10;
 
@@ -198,13 +198,15 @@ pub(crate) fn plan(insns: &[Instruction], ways: &[Way], frame: i64) -> Option<Lo
     let frame = framed.filter(|_| with_frame.is_some());
     let accesses = with_frame.or_else(|| follow(insns, ways, &mut info, None))?;
     let main = ways.first()?.range.clone();
-    let homes = choose(&accesses, main, !used);
-    if homes.is_empty() {
+    let promoted = choose(&accesses, main, !used);
+    if promoted.is_empty() {
         return None;
     }
-    let free = homes.iter().fold(!used, |free, h| free & !h.register.bit());
-    let slots: Vec<Slot> = homes.iter().map(Home::slot).collect();
-    let mut found = write(insns, ways, &accesses, homes, &slots, frame);
+    let free = promoted
+        .iter()
+        .fold(!used, |free, h| free & !h.register.bit());
+    let slots: Vec<Slot> = promoted.iter().map(Promoted::slot).collect();
+    let mut found = write(insns, ways, &accesses, promoted, &slots, frame);
     values::improve(&mut found, insns, ways, &accesses, &slots, free);
     Some(found)
 }
@@ -298,7 +300,7 @@ impl Candidate {
 }
 
 /// The slots of the first way with the most to gain, and registers for them.
-fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
+fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Promoted> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for (n, access) in accesses.iter().enumerate() {
         let Some((slot, form)) = access.form else {
@@ -320,20 +322,20 @@ fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
         candidates[n].stores += u32::from(form != Form::Read);
     }
     candidates.sort_by_key(|c| core::cmp::Reverse(c.worth()));
-    let mut homes = Vec::new();
+    let mut promoted = Vec::new();
     for candidate in candidates.iter().filter(|c| c.worth() >= WORTH) {
-        if free == 0 || homes.len() == MOST_HOMES {
+        if free == 0 || promoted.len() == MOST_PROMOTED {
             break;
         }
         let register = Reg(free.trailing_zeros() as u8);
         free &= !register.bit();
-        homes.push(Home {
+        promoted.push(Promoted {
             register,
             offset: candidate.slot.offset as i32,
             size: candidate.slot.size,
         });
     }
-    homes
+    promoted
 }
 
 impl Access {
@@ -383,7 +385,7 @@ fn write(
     insns: &[Instruction],
     ways: &[Way],
     accesses: &[Access],
-    homes: Vec<Home>,
+    promoted: Vec<Promoted>,
     slots: &[Slot],
     frame: Option<i64>,
 ) -> Loop {
@@ -404,7 +406,7 @@ fn write(
         doubt: slots.iter().map(ends).collect(),
         slots,
         out: Loop {
-            homes,
+            promoted,
             kept: Vec::new(),
             frame: frame.map(|f| f as i32),
             actions: Vec::with_capacity(insns.len()),
@@ -443,7 +445,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn action(&mut self, n: usize, i: &Instruction, next: Option<&Instruction>) -> Action {
         let access = &self.accesses[n];
-        let home = access.form.and_then(|(slot, form)| {
+        let promoted = access.form.and_then(|(slot, form)| {
             let h = self.slots.iter().position(|s| *s == slot)?;
             Some((h, form))
         });
@@ -452,7 +454,7 @@ impl Writer<'_> {
             ..Action::default()
         };
         let mut in_hand = None;
-        if let Some((h, form)) = home
+        if let Some((h, form)) = promoted
             && let Some(found) = self.rewritten(i, next, h, form)
         {
             action = found;
@@ -473,7 +475,7 @@ impl Writer<'_> {
         h: usize,
         form: Form,
     ) -> Option<Action> {
-        let register = self.out.homes[h].register;
+        let register = self.out.promoted[h].register;
         if form == Form::Change && !self.written[h] {
             // The store may fault: done to memory, and loaded.
             let load = rewrite::load(i, register)?;

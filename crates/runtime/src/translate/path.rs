@@ -24,9 +24,10 @@ use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::decode::{Class, Insn, Reader};
 use crate::base::emit::Reg;
+use crate::base::ids::FragmentId;
 use crate::channel::counters;
+use crate::memory::mapping::Nature;
 use crate::memory::pages::page_of;
-use crate::memory::region::Nature;
 use crate::translate::piece::{MAX_INSNS, Path, Piece};
 
 /// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten promoted registers
@@ -56,7 +57,7 @@ impl Translator {
         site: &mut Site<'_>,
         path: &Path<'_>,
         checked: bool,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<FragmentId, Refusal> {
         let made = self.path(site, path, checked);
         match made {
             // It may do without a second round.
@@ -79,7 +80,7 @@ impl Translator {
         site: &mut Site<'_>,
         path: &Path<'_>,
         checked: bool,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<FragmentId, Refusal> {
         let app = path.pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), path.prefix, true);
         self.job.pairs = self.needs.keys;
@@ -125,7 +126,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         pieces: &[Piece],
-        behind: Option<AppPc>,
+        after: Option<AppPc>,
     ) -> Result<Option<AppPc>, Refusal> {
         if self.job.count == 0 {
             site.shared.open_block()?;
@@ -168,7 +169,7 @@ impl Translator {
                 let to = match left {
                     // A loop is closed by its branch as it is.
                     0 if conditional => next,
-                    0 => next.or(behind),
+                    0 => next.or(after),
                     _ => None,
                 };
                 end = self.turn(n, to, left == 0)?;
@@ -196,6 +197,8 @@ impl Translator {
             Class::Unknown | Class::Unsupported | Class::Gs | Class::Request => {
                 Err(Refusal::Native)
             }
+            // The runtime sees what it has stored.
+            Class::Plain if insn.stores_x87 && !(last && to.is_none()) => Err(Refusal::Native),
             Class::Plain | Class::Popf => follows(insn.next()),
             Class::Jmp(on) => follows(on),
             Class::Jcc(condition, taken) if to == Some(taken) && taken != insn.next() => {

@@ -33,6 +33,7 @@
 //! **I17 (kept fragments).** A kept fragment is used only where file and bytes of its code are those that it was made from. Apart from addresses and numbers of a run, it is what the translator would make, bit for bit.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+mod field;
 mod fields;
 mod keep;
 mod load;
@@ -41,11 +42,12 @@ mod paths;
 
 use alloc::vec::Vec;
 
-pub(super) use fields::Field;
+pub(super) use field::Field;
 pub(super) use paths::Numbered;
 
 use super::Translator;
 use crate::base::address::AppPc;
+use crate::base::ids::{ExitId, ExitNumber};
 use crate::observe::pairs::Branch;
 
 /// Bytes of a cache line.
@@ -58,7 +60,7 @@ pub(super) struct Notes {
     /// Something in it depends on addresses in another way.
     unfit: bool,
     /// The first of its exits, as an index in [`crate::cache::Cache::exits`], and its number.
-    first_exit: (usize, u32),
+    first_exit: (usize, ExitId),
     /// Its paths.
     paths: Vec<Numbered>,
     /// Its indirect branch that is counted.
@@ -68,9 +70,9 @@ pub(super) struct Notes {
     /// The record being made.
     pub(super) record: Vec<u8>,
     /// Places of the sampler's counters in the code, and the numbers of the paths of their messages.
-    counted: Vec<(u16, u32)>,
+    counted: Vec<(u16, ExitNumber)>,
     /// The numbers of the paths of what is brought back, and the sampler's counters of those that messages name.
-    numbers: Vec<u32>,
+    numbers: Vec<ExitNumber>,
     strata: Vec<Option<(Field, u32)>>,
     /// Bytes of app code in what was loaded last.
     loaded_app_bytes: u64,
@@ -80,7 +82,7 @@ pub(super) struct Notes {
 pub const AHEAD: usize = 128;
 
 impl Notes {
-    pub(super) fn begin(&mut self, first_exit: (usize, u32)) {
+    pub(super) fn begin(&mut self, first_exit: (usize, ExitId)) {
         self.fields.clear();
         self.paths.clear();
         self.counted.clear();
@@ -99,7 +101,7 @@ impl Translator {
     }
 
     /// The field at an offset of the code is what `field` says, of what messages are about that name this path.
-    pub(super) fn note_counted(&mut self, field: Field, at: usize, path: u32) {
+    pub(super) fn note_counted(&mut self, field: Field, at: usize, path: ExitNumber) {
         self.note(field, at);
         self.job.notes.counted.push((at as u16, path));
     }

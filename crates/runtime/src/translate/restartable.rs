@@ -70,7 +70,7 @@ mod tests {
     struct Aligned([u64; 4]);
 
     #[test]
-    fn descriptors_are_told_from_other_data() {
+    fn descriptors_are_distinguished_from_other_data() {
         // Signatures everywhere.
         let code = alloc::vec![0x5305_3053_u32; 0x1_0000 / 4];
         let base = code.as_ptr() as u64;

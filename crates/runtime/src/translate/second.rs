@@ -1,85 +1,17 @@
 //! The second pass: app instructions into code of the cache.
 
-use alloc::vec::Vec;
-use core::ops::Range;
-
 use super::persisted::Field;
-use super::ways::list::WAYS;
+use super::walk::{At, Walk};
 use super::{Refusal, Site, Tail, Translator};
 use crate::base::address::AppPc;
 use crate::base::area::WRITE_POINTER;
-use crate::base::decode::{Class, Effect, Insn};
+use crate::base::decode::Class;
 use crate::base::emit::Reg;
+use crate::base::ids::{EntryId, FragmentId};
 use crate::cache::entry::tag_check;
 use crate::cache::{Fragment, Head, Spilled, UNLINKED};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
-
-/// One walk over the instructions of a fragment.
-pub(super) struct Walk {
-    pub(super) insns: Vec<Insn>,
-    /// Rounds: for each, true if it is a second round, and the range of its instructions.
-    pub(super) rounds: Vec<(bool, Range<usize>)>,
-    pub(super) app: AppPc,
-    /// Address at which the main line goes on, if it does not end in a transfer.
-    pub(super) end: Option<AppPc>,
-    /// Offset at which direct links enter.
-    pub(super) entry: usize,
-    pub(super) block: Option<u32>,
-    pub(super) first_step: usize,
-}
-
-/// Position of a walk.
-pub(super) struct At {
-    /// The round, and the instruction.
-    pub(super) round: usize,
-    pub(super) n: usize,
-    /// True if it is of a second round, if it is the last of its round, and if it closes a loop.
-    pub(super) second: bool,
-    pub(super) last: bool,
-    pub(super) closes: bool,
-    /// Start of its step.
-    pub(super) from: usize,
-    /// Events of the block, and values, that were passed.
-    pub(super) events: usize,
-    pub(super) values: usize,
-    /// Effect of the last instruction on flags, before that is taken note of.
-    pub(super) effect: Option<Effect>,
-    /// The round is left out.
-    pub(super) left_out: bool,
-    /// A way writes something before or after the instruction that belongs to its step.
-    pub(super) probed: bool,
-    /// Place of each way's words of the instruction in the record.
-    pub(super) slots: [i32; WAYS],
-}
-
-impl At {
-    fn new(events: usize) -> Self {
-        Self {
-            round: 0,
-            n: 0,
-            second: false,
-            last: false,
-            closes: false,
-            from: 0,
-            events,
-            values: 0,
-            effect: None,
-            left_out: false,
-            probed: false,
-            slots: [0; WAYS],
-        }
-    }
-
-    /// Turns to instruction `n` of a round.
-    pub(super) fn turn_to(&mut self, walk: &Walk, round: usize, n: usize) {
-        let (second, range) = &walk.rounds[round];
-        self.round = round;
-        self.n = n;
-        self.second = *second;
-        self.last = n + 1 == range.end;
-    }
-}
 
 impl Translator {
     /// Second pass.
@@ -123,7 +55,7 @@ impl Translator {
             checked: checked.map(|at| self.job.code.at(at)),
             end: self.job.code.at(self.job.code.here()),
             stolen: self.job.stolen.map(|r| r.0),
-            homes: self.job.looped.homes(),
+            promoted: self.job.looped.promoted(),
             first_step: first_step as u32,
             steps: (site.cache.steps.len() - first_step) as u16,
             insns: self.job.count as u16,
@@ -138,7 +70,7 @@ impl Translator {
                 false => Head::Unknown,
             },
             first_link: UNLINKED,
-            older: UNLINKED,
+            older: FragmentId::NONE,
         })
     }
 
@@ -194,7 +126,7 @@ impl Translator {
             app, end, block, ..
         } = *walk;
         self.job.passed = self.job.count;
-        self.flags_behind(at.effect.take());
+        self.flags_after(at.effect.take());
         let mut events = at.events;
         if let Some(&listed) = self.job.listed.last().filter(|_| !self.is_looped()) {
             events = usize::from(listed);
@@ -214,7 +146,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
-        block: Option<u32>,
+        block: Option<EntryId>,
     ) -> Result<(), Refusal> {
         let kept = self.kept();
         for n in 0..self.job.tails.len() {
@@ -240,7 +172,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         n: usize,
-        block: Option<u32>,
+        block: Option<EntryId>,
     ) -> Result<(), DictionaryFull> {
         let Tail {
             from,
@@ -260,6 +192,7 @@ impl Translator {
         self.job.first = first;
         self.job.here = pc;
         self.job.class = Class::Plain;
+        self.job.stores_x87 = false;
         let here = self.job.code.here();
         self.job.code.bind(from, here);
         if let Some(event) = event.filter(|_| self.needs.each_event) {

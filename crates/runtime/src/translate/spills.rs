@@ -1,7 +1,7 @@
 //! Registers of the app's that wait in slots.
 
 use super::Translator;
-use super::looped::give_homes_back;
+use super::looped::give_promoted_back;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
 use crate::slot;
@@ -57,9 +57,9 @@ impl Translator {
     }
 
     /// Loads the app's values of the promoted registers of a loop.
-    pub(super) fn unspill_homes(&mut self) {
-        if core::mem::take(&mut self.job.spilled.homes) {
-            give_homes_back(&mut self.job.code, self.job.looped.homes());
+    pub(super) fn unspill_promoted(&mut self) {
+        if core::mem::take(&mut self.job.spilled.promoted) {
+            give_promoted_back(&mut self.job.code, self.job.looped.promoted());
         }
     }
 

@@ -7,6 +7,7 @@ use super::{Site, Tail, Translator};
 use crate::base::address::AppPc;
 use crate::base::decode::Class;
 use crate::base::emit::Rel32;
+use crate::base::ids::{ExitId, ExitNumber, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::cache::{Cache, Exit, Spilled, UNLINKED, Way};
 use crate::slot;
@@ -87,14 +88,15 @@ impl Translator {
             way: match self.job.class {
                 Class::Call(_) => Way::Call,
                 Class::Syscall => Way::Syscall,
+                _ if self.job.stores_x87 => Way::Stored,
                 _ if to <= self.job.here => Way::Backward,
                 _ => Way::Forward,
             },
             counts: self.job.onward != Prefix::SAMPLED && (self.job.trace || self.may_start(to)),
-            to: UNLINKED,
+            to: FragmentId::NONE,
         });
         self.job.code.put_u32(from.0, rel as u32);
-        self.job.stubs.store_gs_imm32(slot!(exit), number);
+        self.job.stubs.store_gs_imm32(slot!(exit), number.0);
         self.job.stubs.jmp_gs(slot!(entry.exit));
     }
 
@@ -108,9 +110,9 @@ impl Translator {
 
     /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs, after `path`. Its
     /// target is the branch itself.
-    pub(super) fn recorded_exit(&self, cache: &mut Cache, path: Option<u32>) -> u32 {
+    pub(super) fn recorded_exit(&self, cache: &mut Cache, path: Option<ExitNumber>) -> ExitId {
         cache.new_exit(Exit {
-            next_link: path.unwrap_or(UNLINKED),
+            next_link: path.map_or(UNLINKED, |path| path.0),
             insns: self.job.passed as u16,
             way: match self.job.class {
                 Class::CallIndirect => Way::Call,

@@ -8,17 +8,18 @@
 use trommel_queue::dict::Passed;
 use trommel_tuple::Kind;
 
-use super::looped::give_homes_back;
+use super::looped::give_promoted_back;
 use super::ways::{Kept, Missed};
 use super::{Site, Translator, flags};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::INDIRECT_TABLE;
 use crate::base::decode::{Class, Insn, Rm};
 use crate::base::emit::{Code, Reg, Rel32};
+use crate::base::ids::EntryId;
 use crate::base::prefix::Key;
 use crate::base::recipe::Recipe;
 use crate::cache::{Cache, Spilled};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
 
 /// An indirect branch of a trace that goes elsewhere.
@@ -65,7 +66,7 @@ impl Translator {
         site: &mut Site<'_>,
         insn: &Insn,
         to: AppPc,
-        (block, events): (Option<u32>, usize),
+        (block, events): (Option<EntryId>, usize),
     ) -> Result<Spilled, DictionaryFull> {
         let counted = match insn.class {
             Class::JmpIndirect => self.wants(Kind::Edge),
@@ -200,13 +201,17 @@ impl Translator {
     pub(super) fn write_misses(
         &mut self,
         site: &mut Site<'_>,
-        block: Option<u32>,
+        block: Option<EntryId>,
     ) -> Result<(), DictionaryFull> {
         for n in 0..self.job.misses.len() {
             let miss = self.job.misses[n];
             let here = self.job.code.here();
             self.job.code.bind(miss.from, here);
-            miss.come_to_target(&mut self.job.code, self.job.stolen, self.job.looped.homes());
+            miss.come_to_target(
+                &mut self.job.code,
+                self.job.stolen,
+                self.job.looped.promoted(),
+            );
             let lookup = self.job.code.at(self.job.code.here());
             let block = block.filter(|_| miss.key == Key::NONE);
             let missed = self.missed(site, (block, miss.passed), miss.pc, miss.kept)?;
@@ -234,7 +239,7 @@ impl Translator {
         let stub = self.job.stubs.at(self.job.stubs.here());
         self.job.code.put_u32(miss.from.0, distance(stub) as u32);
         let c = &mut self.job.stubs;
-        miss.come_to_target(c, self.job.stolen, self.job.looped.homes());
+        miss.come_to_target(c, self.job.stolen, self.job.looped.promoted());
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);
@@ -250,7 +255,7 @@ impl Translator {
         c.store_gs_imm32(slot!(key), miss.key.offset().into());
         c.load_gs(Reg::RCX, slot!(spill_rcx));
         c.load_gs(Reg::RDX, slot!(spill_rdx));
-        c.store_gs_imm32(slot!(exit), exit);
+        c.store_gs_imm32(slot!(exit), exit.0);
         c.jmp_gs(slot!(entry.hot));
     }
 }
@@ -258,7 +263,7 @@ impl Translator {
 impl Miss {
     /// Writes the way from the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
     /// app's.
-    fn come_to_target(&self, code: &mut Code<'_>, stolen: Option<Reg>, homes: u16) {
+    fn come_to_target(&self, code: &mut Code<'_>, stolen: Option<Reg>, promoted: u16) {
         if let Some(p) = stolen.filter(|_| self.spilled.stolen) {
             code.load_gs(p, slot!(spill_stolen));
         }
@@ -278,8 +283,8 @@ impl Miss {
             };
             flags::write(code, recipe, scratch);
         }
-        if self.spilled.homes {
-            give_homes_back(code, homes);
+        if self.spilled.promoted {
+            give_promoted_back(code, promoted);
         }
         match self.target {
             Target::Rcx | Target::Register(Reg::RCX) => {}

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     let source = workspace().join("crates/xtask/src/check/long.c");
     cc(&["-O1", "-pthread"], &source, &program)?;
     let data = scratch.path("data");
-    let mut command = Command::new(trommel()?);
+    let mut command = Command::new(trommel());
     command
         .args([
             "record",

@@ -152,7 +152,7 @@ fn workload(
     if let Some(configuration) = configuration {
         let (stress, configuration) = stressed(configuration);
         command.envs(stress.map(|stress| (STRESS, stress)));
-        command.arg(trommel()?);
+        command.arg(trommel());
         if !configuration.starts_with("run") {
             command.args(["record", "-o", data, "-e"]);
         }

@@ -23,7 +23,7 @@ pub(super) fn run() -> Result<(), String> {
     let mut times: [Vec<Vec<f64>>; 2] = Default::default();
     for _ in 0..ROUNDS {
         for (n, list) in times.iter_mut().enumerate() {
-            let mut command = Command::new(if n == 0 { &program } else { trommel()? });
+            let mut command = Command::new(if n == 0 { &program } else { trommel() });
             if n == 1 {
                 command.args(["record", "-e", "none", "-o"]);
                 command.arg(&data).arg("--").arg(&program);

@@ -25,7 +25,7 @@ pub(crate) fn record(
     let mut command = Command::new("setarch");
     command
         .arg("-R")
-        .arg(trommel()?)
+        .arg(trommel())
         .args(["record", "--quiet", "-o"]);
     command.arg(&data).args(options).arg("--").args(words);
     command

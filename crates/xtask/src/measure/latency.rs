@@ -75,7 +75,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let samples = args.samples;
-    let bin = trommel()?;
+    let bin = trommel();
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let program = scratch.path("latency");
     cc(&["-O2"], Path::new(SOURCE), &program)?;

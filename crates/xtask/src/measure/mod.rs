@@ -10,6 +10,7 @@ mod instructions;
 mod known;
 mod latency;
 mod pairs;
+mod payoff;
 mod queries;
 mod returns;
 mod served;
@@ -31,6 +32,7 @@ pub(crate) enum Chore {
     Startup(startup::Args),
     Served(served::Args),
     Windows(windows::Args),
+    Payoff(payoff::Args),
     Queries(queries::Args),
     Gc(gc::Table),
     Latency(latency::Args),
@@ -49,6 +51,7 @@ impl Chore {
             Chore::Startup(args) => startup::run(args),
             Chore::Served(args) => served::run(args),
             Chore::Windows(_) => windows::run(),
+            Chore::Payoff(args) => payoff::run(args),
             Chore::Queries(_) => queries::run(),
             Chore::Gc(args) => gc::measure(args),
             Chore::Latency(args) => latency::run(args),

@@ -153,7 +153,7 @@ fn before(options: &str, filters: bool, data: &Path) -> Result<Vec<String>, Stri
     if options.is_empty() {
         return Ok(words);
     }
-    words.push(trommel()?.to_string_lossy().into_owned());
+    words.push(trommel().to_string_lossy().into_owned());
     if !filters {
         let data = data.to_string_lossy();
         words.extend(["record", "--quiet", "-o", &data].map(str::to_owned));

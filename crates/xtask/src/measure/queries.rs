@@ -16,7 +16,7 @@ const STORES: u64 = 20_000_000;
 const SYNCHRONOUS: u64 = 100_000;
 
 /// Name and text of a query, and its number of events: one a store, or none.
-const ASKED: [(&str, &str, u64); 6] = [
+const ASKED: [(&str, &str, u64); 9] = [
     (
         "nothing is selected",
         "tag 1 symbol never; for opSTORE 1 always collect op1 op2 op3; send 3 stop;",
@@ -43,6 +43,21 @@ const ASKED: [(&str, &str, u64); 6] = [
         STORES,
     ),
     (
+        "each store, counted after a comparison",
+        "tag 1 symbol store_reference; for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then count; stop;",
+        STORES,
+    ),
+    (
+        "each branch, counted",
+        "for opBRANCH * always collect pc; count stop;",
+        STORES,
+    ),
+    (
+        "each store, half of them sent by `or drop`",
+        "tag 1 symbol store_reference; for opSTORE 1 always collect op1; if op1 bset 8 then send 3 or drop; stop;",
+        STORES,
+    ),
+    (
         "each store, sent and tabulated",
         "tag 1 symbol store_reference; for opSTORE 1 always collect op1 op2 op3; send 3 stop;",
         STORES,
@@ -60,19 +75,21 @@ pub(super) fn run() -> Result<(), String> {
     fs::write(&source, include_str!("queries.c")).map_err(|e| e.to_string())?;
     cc(&["-O2"], &source, &program)?;
     let ways = ways(&scratch)?;
-    let mut times = vec![Vec::new(); ways.len()];
+    // Wall times, and CPU times of the program, in seconds.
+    let mut times = vec![(Vec::new(), Vec::new()); ways.len()];
     let mut outputs = Vec::new();
     for _ in 0..ROUNDS {
         for ((_, options, events), list) in ways.iter().zip(&mut times) {
             let mut command = match options {
                 None => Command::new(&program),
                 Some(options) => {
-                    let mut command = Command::new(trommel()?);
+                    let mut command = Command::new(trommel());
                     command.args(["record", "--quiet", "-e", "none", "-o"]);
                     command.arg(&data).args(options).arg("--").arg(&program);
                     command
                 }
             };
+            let _ = fs::remove_file(&data);
             let clock = Instant::now();
             let stores = if *events == 0 { STORES } else { *events };
             let output = command
@@ -83,21 +100,36 @@ pub(super) fn run() -> Result<(), String> {
             if !output.status.success() {
                 return Err(format!("it ended with {}", output.status));
             }
-            list.push(clock.elapsed().as_secs_f64());
+            list.0.push(clock.elapsed().as_secs_f64());
+            if options.is_some() {
+                list.1.push(target_cpu(&data)?);
+            }
             outputs.push(output.stdout);
         }
     }
     if outputs.iter().any(|output| *output != outputs[0]) {
         return Err("the program does not print the same each time".into());
     }
-    let medians: Vec<f64> = times.iter_mut().map(|list| median(list)).collect();
-    println!("| what is asked | wall s | nanoseconds an event over `-e none` |\n|---|---|---|");
-    for ((name, _, events), time) in ways.iter().zip(&medians) {
-        let each = match events {
+    let medians = times.iter_mut().map(|(wall, cpu)| {
+        let cpu = (!cpu.is_empty()).then(|| median(cpu));
+        (median(wall), cpu)
+    });
+    let medians: Vec<(f64, Option<f64>)> = medians.collect();
+    println!(
+        "| what is asked | wall s | CPU s of the program | nanoseconds an event over `-e none`: wall | CPU |\n|---|---|---|---|---|"
+    );
+    let base = (medians[1].0, medians[1].1.unwrap_or(0.0));
+    for ((name, _, events), (wall, cpu)) in ways.iter().zip(&medians) {
+        let each = |over: f64| match events {
             0 => String::new(),
-            n => format!("{:.1}", (time - medians[1]) / *n as f64 * 1e9),
+            n => format!("{:.1}", over / *n as f64 * 1e9),
         };
-        println!("| {name} | {time:.3} | {each} |");
+        let shown = cpu.map_or(String::new(), |cpu| format!("{cpu:.3}"));
+        let of_cpu = cpu.map_or(String::new(), |cpu| each(cpu - base.1));
+        println!(
+            "| {name} | {wall:.3} | {shown} | {} | {of_cpu} |",
+            each(wall - base.0)
+        );
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; {STORES} stores, and as many branches.");
     budgets(&scratch, &program)
@@ -137,6 +169,20 @@ fn ways(scratch: &Scratch) -> Result<Vec<Way>, String> {
         ways.push((name, Some(options.into()), events));
     }
     Ok(ways)
+}
+
+/// Reads a profile as JSON.
+fn report(data: &Path) -> Result<Value, String> {
+    let mut report = Command::new(trommel());
+    let report = report.args(["report", "--json", "--top", "1"]).arg(data);
+    let report = report.output().map_err(|e| e.to_string())?.stdout;
+    serde_json::from_slice(&report).map_err(|e| e.to_string())
+}
+
+/// CPU time of the program of a profile, in seconds.
+fn target_cpu(data: &Path) -> Result<f64, String> {
+    let time = report(data)?["run"]["target_cpu_ns"].as_u64();
+    Ok(time.ok_or("no times")? as f64 / 1e9)
 }
 
 /// A service that reads each message and no more.
@@ -183,7 +229,7 @@ fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
         for (rate, least) in rates.iter().zip(&mut least) {
             let text = format!("for opBRANCH * {rate} collect pc misc; send 1 stop;");
             fs::write(&file, text).map_err(|e| e.to_string())?;
-            let mut record = Command::new(trommel()?);
+            let mut record = Command::new(trommel());
             record.args(["record", "--quiet", "-e", "none", "-q"]);
             record.arg(&file).arg("-o").arg(&data).arg("--");
             record.arg(program).arg(BRANCHES.to_string());
@@ -191,10 +237,7 @@ fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
             if !done.map_err(|e| e.to_string())?.success() {
                 return Err(format!("{rate}: it failed"));
             }
-            let mut report = Command::new(trommel()?);
-            let report = report.args(["report", "--json"]).arg(&data).output();
-            let report = report.map_err(|e| e.to_string())?.stdout;
-            let report: Value = serde_json::from_slice(&report).map_err(|e| e.to_string())?;
+            let report = report(&data)?;
             let time = report["run"]["target_cpu_ns"].as_u64();
             let profiled = report["queries"][0]["profiled"].as_u64();
             let both = time.zip(profiled).ok_or("no times")?;

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
 fn once(options: &str, server: &Child, socket: &Path, data: &Path) -> Result<String, String> {
     let mut attached = None;
     if !options.is_empty() {
-        let mut command = Command::new(trommel()?);
+        let mut command = Command::new(trommel());
         command.args(["record", "--quiet", "-o"]).arg(data);
         command.args(options.split(' '));
         command.args(["-p", &server.id().to_string()]);

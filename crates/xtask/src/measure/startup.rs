@@ -99,7 +99,7 @@ fn started(program: &str, way: Option<usize>, scratch: &Scratch) -> Result<f64, 
     let mut command = match way {
         None => Command::new(words.next().unwrap_or_default()),
         Some(way) => {
-            let mut command = Command::new(trommel()?);
+            let mut command = Command::new(trommel());
             command.args(["record", "--quiet", "-o"]);
             command.arg(scratch.path("data")).args(WAYS[way / 2]);
             command.args((way % 2 == 0).then_some("--no-persist"));

@@ -96,14 +96,14 @@ fn begun(program: &Path, data: &Path) -> Result<(), String> {
         "\n| windows a second | begun by | µs in the kernel | µs in windows |\n|---|---|---|---|"
     );
     for rate in ["200", "500", "1000", "4000"] {
-        let mut command = Command::new(trommel()?);
+        let mut command = Command::new(trommel());
         let fixed = ["--window", "4", "--skip", "1", "-e", "none", "--rate", rate];
         command
             .args(["record", "--quiet", "-o"])
             .arg(data)
             .args(fixed);
         timed(command.arg("--").arg(program).arg(LONG))?;
-        let mut report = Command::new(trommel()?);
+        let mut report = Command::new(trommel());
         let report = output(report.args(["report", "--json"]).arg(data))?;
         let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
         let windows = &report["windows"];
@@ -122,7 +122,7 @@ fn begun(program: &Path, data: &Path) -> Result<(), String> {
 
 impl Row {
     fn once(&self, program: &Path, data: &Path) -> Result<(f64, f64), String> {
-        let mut command = Command::new(trommel()?);
+        let mut command = Command::new(trommel());
         command.args(["record", "-e", self.kinds, "-o"]).arg(data);
         command.arg("--").arg(program).arg(WORK);
         let stress = format!("window={},pace={}", self.length, self.pace);

@@ -147,7 +147,8 @@ impl Phrase {
     }
 }
 
-/// Words of a text in small letters, with their lines. Names are taken apart.
+/// Words of a text in small letters, with their lines. Names are taken apart. A comma or semicolon is an empty word: no phrase goes
+/// over one.
 fn words(text: &str) -> Vec<(usize, String)> {
     let mut out: Vec<(usize, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -160,6 +161,9 @@ fn words(text: &str) -> Vec<(usize, String)> {
             }
             if c.is_alphanumeric() {
                 word.extend(c.to_lowercase());
+            }
+            if [',', ';'].contains(&c) {
+                out.push((number + 1, String::new()));
             }
             small = c.is_lowercase();
         }
@@ -200,7 +204,7 @@ mod tests {
         assert_eq!(list.len(), 2);
         let kept = words(&without("`old_old` \"old_old\"", &["old_old".to_owned()]));
         assert_eq!(list[1].lines(&kept), [0; 0]);
-        let words = words("put\n// out putOut PUT_OUT output\nold old age");
+        let words = words("put\n// out putOut PUT_OUT output\nold old age\n(put, out)");
         assert_eq!(list[0].lines(&words), [1, 2, 2]);
         assert_eq!(list[1].lines(&words), [3]);
         assert_eq!(list[1].places, ["a/"]);

@@ -7,6 +7,7 @@
 //! | [`sentences`] | sentences of documents are short |
 //! | [`glossary`] | words that have a better one do not come back; doc comments begin with a noun or a verb |
 //! | [`invariants`] | the index of named invariants is fresh |
+//! | [`names`] | names of files in comments and documents name files of the tree |
 //! | [`lock`] | lock files outside of the workspace are fresh |
 //!
 //! [`lex`], [`modules`] and [`imports`] read code. [`ratchet`] holds the faults that are known already.
@@ -18,6 +19,7 @@ mod invariants;
 mod lex;
 mod lock;
 mod modules;
+mod names;
 mod ratchet;
 mod rooms;
 mod sentences;
@@ -98,6 +100,7 @@ fn check(root: &Path, options: &Options) -> Result<(), String> {
     lock::check(root, &mut tidy);
     sentences::check(root, &mut tidy);
     glossary::check(root, &mut tidy);
+    names::check(root, &mut tidy);
     invariants::check(root, options.bless, &mut tidy)?;
     let numbers = tidy.numbers();
     let mut known = ratchet::Known::read(root);

@@ -272,3 +272,36 @@ fn a_stale_lock_file_outside_of_the_workspace_fails() {
     );
     assert_eq!(tree.blessed(), "");
 }
+
+#[test]
+fn a_name_of_no_file_fails_in_comments_and_documents() {
+    // The marks of comments are put in, so that these texts are no comments of this file.
+    let low = "#! Low: see `high.rs`, `src/high.rs` and `*.rs`.\n#/ Why: `a/gone.rs`.\nconst A: &str = \"`lost.rs`\"; # not `stale.rs`\n";
+    let high = "#! High.\n#! ```\n#! # `of_yours.rs`\n#! ```\n";
+    let [low, high] = [low, high].map(|text| text.replace('#', "//"));
+    let tree = two("names", &low, &high);
+    tree.write(
+        "docs/a.md",
+        "See `crates/a/src`, `crates/b/` and `low.rs`.\n\n```console\n$ vi `yours.rs`\n```\n",
+    );
+    let found = tree.blessed();
+    for (place, name) in [
+        ("crates/a/src/low.rs:2", "a/gone.rs"),
+        ("crates/a/src/low.rs:3", "stale.rs"),
+        ("docs/a.md:1", "crates/b/"),
+    ] {
+        let expected = format!("{place}: `{name}` names no file of the tree");
+        assert!(found.contains(&expected), "{found}");
+    }
+    assert_eq!(found.matches("names no file").count(), 3, "{found}");
+}
+
+#[test]
+fn a_name_whose_file_was_renamed_fails() {
+    let tree = two("renamed", "//! Low: see `high.rs`.\n", "//! High.\n");
+    assert_eq!(tree.blessed(), "");
+    tree.write("crates/a/src/lib.rs", "//! Crate.\nmod low;\nmod higher;\n");
+    let from = tree.0.join("crates/a/src/high.rs");
+    fs::rename(&from, from.with_file_name("higher.rs")).expect("a file");
+    assert!(tree.blessed().contains("low.rs:1: `high.rs` names no file"));
+}

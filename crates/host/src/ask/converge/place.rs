@@ -184,12 +184,12 @@ impl Place {
         }
     }
 
-    fn weigh(&mut self, to: Duration, behind: Duration) {
+    fn weigh(&mut self, to: Duration, after: Duration) {
         let seen = std::mem::take(&mut self.seen);
         if seen.total() == 0 {
             return;
         }
-        self.weights.add(self.stretch, to, behind, &seen);
+        self.weights.add(self.stretch, to, after, &seen);
     }
 }
 

@@ -31,7 +31,7 @@ impl Target {
     }
 
     fn is_out(&self) -> bool {
-        let told = self.told.told.load(Relaxed);
+        let told = self.told.reported.load(Relaxed);
         if self.told.all.load(Relaxed) != 0 && self.told.back.load(Relaxed) != told {
             return false;
         }
@@ -58,7 +58,7 @@ impl Target {
             if self.converge.is_due(self.now.at) {
                 self.converge.look(&self.told, self.now);
             }
-            let told = self.told.told.load(Relaxed);
+            let told = self.told.reported.load(Relaxed);
             if told != self.told.seen.load(Relaxed) {
                 self.told.stamp.store(self.now.stamp, Relaxed);
                 self.until = self.now.stamp + self.told.lasts.load(Relaxed);

@@ -58,10 +58,10 @@ pub struct Stretch {
 
 impl Stretch {
     /// Returns its weight when it ended at `to` and stands for so much time after it.
-    fn weight(self, to: Duration, behind: Duration) -> f64 {
+    fn weight(self, to: Duration, after: Duration) -> f64 {
         let own = to.saturating_sub(self.from).as_secs_f64();
         match own > 0.0 {
-            true => (own + (self.before + behind).as_secs_f64()) / own,
+            true => (own + (self.before + after).as_secs_f64()) / own,
             false => 1.0,
         }
     }
@@ -69,8 +69,8 @@ impl Stretch {
 
 impl Weights {
     /// Adds what was seen in a stretch, as [`Stretch::weight`].
-    pub fn add(&mut self, stretch: Stretch, to: Duration, behind: Duration, seen: &Sketch) {
-        let weight = stretch.weight(to, behind);
+    pub fn add(&mut self, stretch: Stretch, to: Duration, after: Duration, seen: &Sketch) {
+        let weight = stretch.weight(to, after);
         self.all.add(seen.total() as f64, weight);
         let mut others = seen.total();
         for (value, count) in seen.values() {

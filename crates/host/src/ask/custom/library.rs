@@ -229,8 +229,8 @@ impl<'m> Instance<'m> {
                 if !wanted {
                     return Some(0);
                 }
-                let (word, behind) = rest.split_first_chunk::<8>()?;
-                rest = behind;
+                let (word, left) = rest.split_first_chunk::<8>()?;
+                rest = left;
                 Some(u64::from_le_bytes(*word))
             };
             let has = |bit| capture & bit != 0;

@@ -114,7 +114,7 @@ impl Helper {
         }
     }
 
-    pub(super) fn is_behind(&self) -> bool {
+    pub(super) fn lags(&self) -> bool {
         self.out.len() - self.sent > BACKLOG.0 || self.waiting.len() >= BACKLOG.1
     }
 

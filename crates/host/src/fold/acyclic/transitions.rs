@@ -101,7 +101,7 @@ impl Transitions {
     }
 
     /// The state after a transition.
-    pub(super) fn behind(&self, transition: u32) -> Option<Open> {
+    pub(super) fn after(&self, transition: u32) -> Option<Open> {
         self.states[self.all[transition as usize].next as usize]
     }
 

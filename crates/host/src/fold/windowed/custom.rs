@@ -134,7 +134,7 @@ impl Customised {
         if let Some(instance) = &self.instance
             && !self.there.is_empty()
         {
-            if instance.is_behind() {
+            if instance.lags() {
                 self.sum.lost += 1;
             } else {
                 instance.window((self.pid, thread), &self.tuples);

@@ -21,12 +21,18 @@ impl Draws {
     /// Seen in a window of this number and weight.
     #[inline]
     pub(in crate::fold) fn seen(&mut self, window: u64, weight: f64) {
+        self.seen_often(window, weight, 1);
+    }
+
+    /// Seen so often in it.
+    #[inline]
+    pub(in crate::fold) fn seen_often(&mut self, window: u64, weight: f64, times: u64) {
         if self.window != window {
             self.settle();
             self.window = window;
             self.weight = weight;
         }
-        self.in_window += 1;
+        self.in_window += times;
     }
 
     /// Adds the window that it was seen in last.

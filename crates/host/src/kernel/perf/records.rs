@@ -51,8 +51,21 @@ pub enum Mode {
     Other,
 }
 
+/// A program's registers and stack at a sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stack {
+    /// The program's next instruction.
+    pub pc: u64,
+    /// General registers by number.
+    pub registers: [u64; REGISTERS],
+    /// Memory from the stack pointer on.
+    pub bytes: Vec<u8>,
+    /// Says whether the stack may go on after these bytes.
+    pub is_cut: bool,
+}
+
 /// A sample, taken at an interrupt of the clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// The processor's mode at the interrupt.
     pub mode: Mode,
@@ -70,6 +83,10 @@ pub struct Sample {
     pub user: Option<u64>,
     /// General registers by number (`rax`, `rcx`, `rdx`, `rbx`, `rsp`, …), where the code has 64 bits.
     pub registers: Option<[u64; REGISTERS]>,
+    /// Callers in the kernel, innermost first: `pc`, and where each call returns to.
+    pub kernel: Vec<u64>,
+    /// The program's stack, where stacks are recorded and it is one of 64-bit code.
+    pub stack: Option<Box<Stack>>,
 }
 
 /// A mapping of code.
@@ -137,29 +154,43 @@ pub struct Record {
 }
 
 /// The records in bytes that a ring gave.
-pub struct Records<'a>(&'a [u8]);
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    stacks: bool,
+}
 
 impl<'a> Records<'a> {
     /// Returns the records in `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+        Self {
+            bytes,
+            stacks: false,
+        }
+    }
+
+    /// Returns the records in `bytes`, of samples with stacks.
+    pub const fn with_stacks(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            stacks: true,
+        }
     }
 
     /// Returns the bytes that make no sense, or none.
     pub const fn rest(&self) -> &'a [u8] {
-        self.0
+        self.bytes
     }
 
     /// The next record's kind, flags and what is after its header.
     pub fn raw(&mut self) -> Option<(u32, u16, &'a [u8])> {
-        let (header, _) = self.0.split_first_chunk::<HEADER>()?;
+        let (header, _) = self.bytes.split_first_chunk::<HEADER>()?;
         let header = u64::from_ne_bytes(*header);
         let length = usize::from((header >> 48) as u16);
         if length < HEADER {
             return None;
         }
-        let (record, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
+        let (record, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
         Some((header as u32, (header >> 32) as u16, &record[HEADER..]))
     }
 }
@@ -169,7 +200,7 @@ impl Iterator for Records<'_> {
 
     fn next(&mut self) -> Option<Record> {
         let (kind, flags, body) = self.raw()?;
-        Some(record(kind, flags, body).unwrap_or(Record {
+        Some(record(kind, flags, body, self.stacks).unwrap_or(Record {
             time: 0,
             what: What::Other,
         }))
@@ -179,7 +210,7 @@ impl Iterator for Records<'_> {
 /// Words and halves of words of a record.
 struct Members<'a>(&'a [u8]);
 
-impl Members<'_> {
+impl<'a> Members<'a> {
     fn word(&mut self) -> Option<u64> {
         let (word, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
@@ -190,6 +221,12 @@ impl Members<'_> {
         let word = self.word()?;
         Some((word as u32, (word >> 32) as u32))
     }
+
+    fn bytes(&mut self, count: u64) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(usize::try_from(count).ok()?)?;
+        self.0 = rest;
+        Some(bytes)
+    }
 }
 
 /// Text up to a zero.
@@ -198,9 +235,9 @@ fn text(bytes: &[u8]) -> Vec<u8> {
     text.unwrap_or_default().to_vec()
 }
 
-fn record(kind: u32, flags: u16, body: &[u8]) -> Option<Record> {
+fn record(kind: u32, flags: u16, body: &[u8], stacks: bool) -> Option<Record> {
     if kind == kind::SAMPLE {
-        let sample = sample(flags, &mut Members(body))?;
+        let sample = sample(flags, &mut Members(body), stacks)?;
         return Some(Record {
             time: sample.time,
             what: What::Sample(sample),
@@ -259,22 +296,26 @@ fn map(members: &mut Members<'_>) -> Option<Map> {
     })
 }
 
-fn sample(flags: u16, members: &mut Members<'_>) -> Option<Sample> {
+fn sample(flags: u16, members: &mut Members<'_>, stacks: bool) -> Option<Sample> {
     let pc = members.word()?;
     let (pid, tid) = members.two()?;
     let time = members.word()?;
     let (cpu, _) = members.two()?;
-    let user = match members.word()? {
-        0 => None,
-        _ => Some(members.word()?),
+    let kernel = match stacks {
+        true => chain(members)?,
+        false => Vec::new(),
+    };
+    let (user, stack) = match stacks {
+        true => with_stack(members)?,
+        false => match members.word()? {
+            0 => (None, None),
+            _ => (Some(members.word()?), None),
+        },
     };
     let registers = match members.word()? {
         0 => None,
         abi => {
-            let mut registers = [0; REGISTERS];
-            for number in ORDER {
-                registers[number] = members.word()?;
-            }
+            let registers = general(members, |_| None)?;
             (abi == ABI_64).then_some(registers)
         }
     };
@@ -291,7 +332,67 @@ fn sample(flags: u16, members: &mut Members<'_>) -> Option<Sample> {
         cpu,
         user,
         registers,
+        kernel,
+        stack,
     })
+}
+
+/// Callers in the kernel.
+fn chain(members: &mut Members<'_>) -> Option<Vec<u64>> {
+    /// Numbers from this one on are no addresses: they say whose those after them are.
+    const MARKS: u64 = -4095_i64 as u64;
+    let count = members.word()?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let address = members.word()?;
+        if address < MARKS {
+            all.push(address);
+        }
+    }
+    Some(all)
+}
+
+/// General registers, as the kernel orders them; `between` takes what follows the first eight.
+fn general(
+    members: &mut Members<'_>,
+    mut between: impl FnMut(&mut Members<'_>) -> Option<()>,
+) -> Option<[u64; REGISTERS]> {
+    let mut registers = [0; REGISTERS];
+    for (n, number) in ORDER.into_iter().enumerate() {
+        if n == REGISTERS / 2 {
+            between(members);
+        }
+        registers[number] = members.word()?;
+    }
+    Some(registers)
+}
+
+/// The program's next instruction, and its stack where that is known.
+fn with_stack(members: &mut Members<'_>) -> Option<(Option<u64>, Option<Box<Stack>>)> {
+    let abi = members.word()?;
+    let mut pc = None;
+    let mut registers = [0; REGISTERS];
+    if abi != 0 {
+        registers = general(members, |members| {
+            pc = members.word();
+            pc.map(drop)
+        })?;
+    }
+    let size = members.word()?;
+    if size == 0 {
+        return Some((pc, None));
+    }
+    let bytes = members.bytes(size)?;
+    let there = members.word()?.min(size);
+    let stack = pc.filter(|_| abi == ABI_64).map(|pc| {
+        Box::new(Stack {
+            pc,
+            registers,
+            bytes: bytes[..there as usize].to_vec(),
+            is_cut: there == size,
+        })
+    });
+    Some((pc, stack))
 }
 
 #[cfg(test)]
@@ -322,9 +423,47 @@ mod tests {
             cpu: 1,
             user: Some(0x7f00),
             registers: Some(std::array::from_fn(|n| n as u64)),
+            kernel: Vec::new(),
+            stack: None,
         };
         let what = What::Sample(wanted);
         assert_eq!(all, [Record { time: 123, what }]);
+    }
+
+    #[test]
+    fn a_sample_with_a_stack_has_what_was_captured_of_it() {
+        let mut words = vec![0xffff_8000_0000_1234, 7 | 9 << 32, 123, 1];
+        // A mark of the kernel's, and two addresses.
+        words.extend([
+            3,
+            -128_i64 as u64,
+            0xffff_8000_0000_1234,
+            0xffff_8000_0000_2000,
+        ]);
+        words.push(2);
+        words.extend([0, 3, 1, 2, 6, 7, 5, 4, 0x7f00, 8, 9, 10, 11, 12, 13, 14, 15]);
+        // Of 24 bytes, 16 were there.
+        words.extend([24, 0x11, 0x22, 0x33, 16]);
+        words.push(0);
+        let bytes = bytes(kind::SAMPLE, MODE_KERNEL, &words);
+        let all: Vec<Record> = Records::with_stacks(&bytes).collect();
+        let What::Sample(sample) = &all[0].what else {
+            panic!("{all:?}");
+        };
+        let stack = sample.stack.as_deref().expect("a stack");
+        assert_eq!(stack.registers, std::array::from_fn(|n| n as u64));
+        assert_eq!(
+            (stack.pc, sample.user, stack.is_cut),
+            (0x7f00, Some(0x7f00), false)
+        );
+        assert_eq!(
+            stack.bytes,
+            [0x11_u64.to_ne_bytes(), 0x22_u64.to_ne_bytes()].concat()
+        );
+        assert_eq!(
+            sample.kernel,
+            [0xffff_8000_0000_1234, 0xffff_8000_0000_2000]
+        );
     }
 
     #[test]
@@ -376,6 +515,7 @@ mod tests {
             for ((kind, flags, words), record) in all.iter().zip(together) {
                 let alone = bytes(*kind, *flags, words);
                 prop_assert_eq!(Records::new(&alone).next(), Some(record));
+                prop_assert!(Records::with_stacks(&alone).next().is_some());
             }
         }
     }

@@ -12,6 +12,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::slice::from_raw_parts;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -58,11 +59,14 @@ impl Ring {
         let head = self.word(HEAD).load(Ordering::Acquire);
         let tail = self.word(TAIL).load(Ordering::Relaxed);
         let there = head.wrapping_sub(tail).min(self.bytes as u64);
-        to.reserve(there as usize);
-        for at in (0..there).step_by(8) {
-            let at = tail.wrapping_add(at) as usize & (self.bytes - 1) & !7;
-            let word = self.word(PAGE + at).load(Ordering::Relaxed);
-            to.extend_from_slice(&word.to_ne_bytes());
+        let start = tail as usize & (self.bytes - 1);
+        let first = (there as usize).min(self.bytes - start);
+        for (at, length) in [(start, first), (0, there as usize - first)] {
+            debug_assert!(at + length <= self.bytes);
+            // SAFETY: within the buffer. The kernel has written these bytes before it told of them, and writes here no more until we
+            // say that they have been read.
+            let bytes = unsafe { from_raw_parts(self.memory.as_ptr().add(PAGE + at), length) };
+            to.extend_from_slice(bytes);
         }
         self.word(TAIL).store(head, Ordering::Release);
     }

@@ -1,14 +1,16 @@
 //! Profile of a process at its end, or at the end of an epoch.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::State;
-use trommel_tuple::KindSet;
+use trommel_tuple::{KindSet, ModuleId, Place};
 
 use super::Process;
 use crate::channel::shared::Shared;
+use crate::fold::Folded;
 use crate::serve::engine::Engine;
 use crate::serve::identity::End;
 use crate::serve::news::{News, WindowCounts};
@@ -76,7 +78,9 @@ impl Process {
             series,
             audit,
             windows,
+            bursts,
             turns,
+            compiled,
             ..
         } = self;
         let progress = audit.as_ref().and_then(|audit| audit.progress());
@@ -86,11 +90,13 @@ impl Process {
             series.into_samples()
         });
         let windows = windows.and_then(|mut w| w.take(&shared, host));
+        let windows = windows.or_else(|| Some(bursts?.account(host)));
         let is_sampled = windows.is_some();
         let folded = folder.finish(&shared, kinds, windows);
+        let met = in_compiled_code(&folded);
         let control = shared.control();
         let unobserved = unobserved(std::mem::take(&mut served.unobserved), &shared, self.end);
-        if control.window.load(Relaxed) != 0 && !is_sampled {
+        if control.window.length.load(Relaxed) != 0 && !is_sampled {
             served.tell(News::WindowCounts(window_counts(&shared)));
         }
         if let Some(error) = &folded.stream_error {
@@ -112,8 +118,8 @@ impl Process {
             },
             dropped: folded.lost.events,
             undercount: folded.lost.undercount,
-            waits: control.waits.load(Relaxed),
-            wait_time: control.wait_nanos.load(Relaxed),
+            waits: control.chunks.waits.load(Relaxed),
+            wait_time: control.chunks.wait_nanos.load(Relaxed),
             detach: unobserved.iter().map(ToString::to_string).collect(),
             ..of_windows.unwrap_or_default()
         };
@@ -132,7 +138,8 @@ impl Process {
         };
         shared.pages().family().ended(shared.pages().slot());
         // Whoever is there still has its write pointer in it, and finds it closed.
-        if matches!(self.end, End::Left | End::Stays) || control.spawned.load(Relaxed) != 0 {
+        if matches!(self.end, End::Left | End::Stays) || control.process.spawned.load(Relaxed) != 0
+        {
             shared.pages().keep();
         }
         // Who goes on from its dictionary has no use for its chunks.
@@ -162,6 +169,8 @@ impl Process {
                 queries: folded.queries,
                 samples: None,
                 filter: folded.filter,
+                call_trees: folded.contexts.into_iter().collect(),
+                compiled: compiled.functions(&met),
             },
             engine,
             stream_whole: !served.stream_failed,
@@ -170,13 +179,27 @@ impl Process {
     }
 }
 
+/// Addresses of events in code that is in no file.
+fn in_compiled_code(folded: &Folded) -> BTreeSet<u64> {
+    let places = folded.kinds.iter().flat_map(|(kind, data)| {
+        data.counts.iter().flat_map(|(at, values)| {
+            let values = values.iter().filter(|_| kind.value_is_place());
+            values
+                .map(|(value, _)| Place::from_word(*value))
+                .chain([*at])
+        })
+    });
+    let places = places.filter(|place| place.module() == ModuleId::ANON);
+    places.map(|place| place.vaddr().0).collect()
+}
+
 /// Reasons why parts of the life of a process were not observed, with those that its end tells.
 fn unobserved(mut unobserved: Vec<Unobserved>, shared: &Shared, end: End) -> Vec<Unobserved> {
     let control = shared.control();
     if end != End::Exec && shared.state() == Some(State::Exec) {
         unobserved.push(Unobserved::Exec);
     }
-    match control.children.load(Relaxed) {
+    match control.process.children.load(Relaxed) {
         0 => {}
         n => unobserved.push(Unobserved::Children(n.into())),
     }

@@ -19,6 +19,7 @@ impl Process {
     /// Does what there is to do now. Returns the news.
     pub fn serve(&mut self) -> Vec<News> {
         self.sample();
+        self.compiled.look();
         self.fold();
         self.children_news();
         self.detached_news();
@@ -46,7 +47,7 @@ impl Process {
     }
 
     /// Folds what was recorded, and answers what the target asks.
-    fn fold(&mut self) {
+    pub(super) fn fold(&mut self) {
         let over = self.end != End::No;
         let early = self.pause() < IDLE || self.hurried || self.folder.converge_pause().is_some();
         let Self {
@@ -105,7 +106,8 @@ impl Process {
     /// Children run natively although they were to be observed.
     fn children_news(&mut self) {
         let control = self.shared.control();
-        let natively = control.children.load(Relaxed) != 0 && control.follow.load(Relaxed) != 0;
+        let natively =
+            control.process.children.load(Relaxed) != 0 && control.setup.follow.load(Relaxed) != 0;
         if natively && !self.served.children_told {
             self.served.children_told = true;
             self.served.tell(News::ChildrenUnobserved(self.who()));
@@ -118,8 +120,8 @@ impl Process {
             return;
         }
         let control = self.shared.control();
-        let why = Detached::from_number(control.detach.load(Relaxed));
-        let at = control.detach_pc.load(Relaxed);
+        let why = Detached::from_number(control.process.detach.load(Relaxed));
+        let at = control.process.detach_pc.load(Relaxed);
         let mut reason = Unobserved::Detached { why, at };
         self.turns.detach = Some(Moment::now(self.run, self.identity.pid));
         if let Some(audit) = &mut self.audit {

@@ -42,12 +42,12 @@ fn counts(options: &RecordOptions) -> TargetCounts {
     let paths = kinds.has(Kind::Path);
     let others = [Kind::Edge, Kind::Call, Kind::Path].into_iter().collect();
     let stress = &options.stress;
-    if kinds.is_empty()
+    if kinds.is_empty() && options.contexts == 0
         || paths && !kinds.is_within(others)
         || options.stream.is_some()
         || stress.window != 0
         || stress.events
-        || options.sampling.is_some()
+        || options.sampling.is_some() && !options.bursts
     {
         return TargetCounts::Nothing;
     }
@@ -158,6 +158,7 @@ impl<'a> Session<'a> {
                 counts: counts(options),
                 options: options.stress.options,
                 window: match options.sampling {
+                    Some(_) if options.bursts => 0,
                     Some(sampling) => sampling.first_length(),
                     None => options.stress.window,
                 },
@@ -178,6 +179,7 @@ impl<'a> Session<'a> {
                 selects: selects(options),
                 listed: custom.is_some() || by_caller,
                 stacks: by_caller,
+                contexts: options.contexts,
                 prefetch,
                 converge: converge(options),
             },
@@ -210,6 +212,7 @@ impl<'a> Session<'a> {
             services,
             custom,
             keeping: Vec::new(),
+            bursts: None,
             epochs: None,
         })
     }

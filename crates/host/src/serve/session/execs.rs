@@ -20,7 +20,7 @@ use crate::ptrace::landing::Landing;
 use crate::serve::identity::{End, Identity, program_of};
 use crate::serve::news::News;
 use crate::serve::persist::{self, Keeping};
-use crate::serve::turns::Taken;
+use crate::serve::turns::WhyAttached;
 
 impl Session<'_> {
     /// Threads that want to become other programs, or could not.
@@ -104,7 +104,9 @@ impl Session<'_> {
         } = self.traced.swap_remove(which);
         let mut parent = 0;
         let mut foreign = false;
+        let mut limits = None;
         if let Some((_, process)) = self.process(number) {
+            limits = process.shared.limits().filter(|_| !spawned);
             foreign = process.shared.is_foreign();
             if spawned {
                 parent = process.identity.pid.as_raw() as u32;
@@ -114,7 +116,7 @@ impl Session<'_> {
                 process.end = End::Exec;
             }
         }
-        match Landing::begin(pid, None, None) {
+        match Landing::begin(pid, None, None, limits) {
             Ok(landing) => {
                 follow::go_on(pid);
                 self.arrivals.push(Arrival {
@@ -126,8 +128,9 @@ impl Session<'_> {
                 follow::expect(pid);
             }
             Err(error) => {
+                let identity = Identity::executed(pid, parent);
                 follow::detach(pid);
-                self.runs_natively(pid, parent, Some(error));
+                self.runs_natively(identity, Some(error));
             }
         }
     }
@@ -167,7 +170,7 @@ impl Session<'_> {
             (Ok(None), Some((family, shared))) => {
                 self.families.push(family);
                 let identity = Identity::executed(pid, parent);
-                self.begin(identity, shared, Taken::Exec);
+                self.begin(identity, shared, WhyAttached::Exec);
             }
             (Ok(Some(landing)), _) => {
                 follow::go_on(pid);
@@ -179,14 +182,16 @@ impl Session<'_> {
                 });
             }
             (taken, _) => {
+                let identity = Identity::executed(pid, parent);
                 follow::detach(pid);
-                self.runs_natively(pid, parent, taken.err());
+                self.runs_natively(identity, taken.err());
             }
         }
     }
 
-    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<io::Error>) {
-        (self.notice)(News::NotInjected(Identity::executed(pid, parent), why));
+    /// Says so. The identity was read while the process stood still: one that has ended has no arguments any more.
+    fn runs_natively(&mut self, identity: Identity, why: Option<io::Error>) {
+        (self.notice)(News::NotInjected(identity, why));
     }
 
     /// Detaches processes that have not reached the mark: something keeps them from sending it.
@@ -195,8 +200,9 @@ impl Session<'_> {
         while let Some(n) = self.arrivals.iter().position(|a| a.since.elapsed() > LATE) {
             let arrival = self.arrivals.swap_remove(n);
             let pid = arrival.landing.pid();
+            let identity = Identity::executed(pid, arrival.parent);
             follow::release(pid);
-            self.runs_natively(pid, arrival.parent, None);
+            self.runs_natively(identity, None);
         }
     }
 }

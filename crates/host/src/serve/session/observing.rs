@@ -11,7 +11,7 @@ use crate::ask::converge::Converge;
 use crate::ask::prefetch::Prefetch;
 use crate::ask::prefetch::cache::Geometry;
 use crate::ask::queries::Answers;
-use crate::ask::service::Instance;
+use crate::ask::service::{Compressed, Instance};
 use crate::channel::family::{Family, Newcomer};
 use crate::channel::pids;
 use crate::channel::question::Question;
@@ -24,8 +24,9 @@ use crate::serve::audit::Audit;
 use crate::serve::identity::{Identity, program_of};
 use crate::serve::process::Process;
 use crate::serve::series::Series;
-use crate::serve::turns::Taken;
+use crate::serve::turns::WhyAttached;
 use crate::windows::Windows;
+use crate::windows::bursts::Bursts;
 
 impl Session<'_> {
     /// Observes a process that runs `program` and is under control because of `why`.
@@ -35,7 +36,7 @@ impl Session<'_> {
         shared: Shared,
         stream: Option<Stream>,
         program: &Path,
-        why: Taken,
+        why: WhyAttached,
     ) {
         let pid = identity.pid;
         let number = self.number(pid);
@@ -47,7 +48,11 @@ impl Session<'_> {
         let windows = self.windows(pid, first);
         self.forked.has_begun(pid);
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
-        let process = process.taken(self.began, why);
+        let mut process = process.taken(self.began, why);
+        if let (Some(sampling), true) = (self.options.sampling, self.options.bursts) {
+            let hasty = self.options.stress.bursts != 0;
+            process.in_bursts(Bursts::begin(sampling.budget, hasty));
+        }
         self.processes.push((number, process));
     }
 
@@ -71,6 +76,9 @@ impl Session<'_> {
         let events = (self.options.kinds, counts);
         let spec = &self.options.compressor;
         let mut folder = Folder::new(spec, events, stream, selection, images, budget);
+        if self.terms.contexts != 0 {
+            folder = folder.of_contexts();
+        }
         if self.terms.selects {
             folder = folder.of_selected();
         }
@@ -78,7 +86,10 @@ impl Session<'_> {
             let write = self.messages.clone();
             let begin = || self.options.services.iter().map(Instance::begin).collect();
             let services = self.services.take().unwrap_or_else(begin);
-            let answers = Answers::new(question, program, self.files, write, services, number);
+            let mut answers = Answers::new(question, program, self.files, write, services, number);
+            if let Some(chosen) = &self.options.chosen {
+                answers = answers.compressing(Compressed::new(*spec, chosen.clone()));
+            }
             folder = folder.of_queries(answers);
         }
         if self.terms.prefetch == Prefetching::Misses {
@@ -90,6 +101,9 @@ impl Session<'_> {
                 TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => 1,
             };
             folder = folder.of_converge(Converge::new(limit, rate).calling(pid));
+        }
+        if self.options.bursts {
+            return folder.of_bursts();
         }
         let Some(toll) = self.toll else {
             return folder;
@@ -156,11 +170,11 @@ impl Session<'_> {
             parent: parent.pid.as_raw() as u32,
             command: parent.command.clone(),
         };
-        self.begin(identity, shared, Taken::Fork);
+        self.begin(identity, shared, WhyAttached::Fork);
     }
 
     /// Observes another process.
-    pub(super) fn begin(&mut self, identity: Identity, shared: Shared, why: Taken) {
+    pub(super) fn begin(&mut self, identity: Identity, shared: Shared, why: WhyAttached) {
         let stream = self.options.stream.as_ref().map(|path| {
             let mut name = path.clone().into_os_string();
             let pid = identity.pid;

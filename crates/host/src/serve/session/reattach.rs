@@ -32,7 +32,7 @@ use crate::kernel::running::{self, Refusal};
 use crate::serve::identity::End;
 use crate::serve::process::Process;
 use crate::serve::progress::Proof;
-use crate::serve::turns::Taken;
+use crate::serve::turns::WhyAttached;
 use crate::takeover::retake::Watch;
 
 /// From one look to the next.
@@ -69,7 +69,7 @@ impl Session<'_> {
             }
         }
         for (number, percent) in due {
-            self.take_back(number, Taken::Back(percent));
+            self.reattach(number, WhyAttached::Back(percent));
         }
     }
 
@@ -93,7 +93,7 @@ impl Session<'_> {
         }
         for (number, percent, native, times) in due {
             self.part_from_ended();
-            if self.take_back(number, Taken::Faster(percent))
+            if self.reattach(number, WhyAttached::Faster(percent))
                 && let Some((_, process)) = self.processes.last_mut()
             {
                 process.compare_with(native, times + 1, true);
@@ -102,7 +102,7 @@ impl Session<'_> {
     }
 
     /// Returns true if it is under control again: then it is the last process.
-    fn take_back(&mut self, number: usize, why: Taken) -> bool {
+    fn reattach(&mut self, number: usize, why: WhyAttached) -> bool {
         let began = Instant::now();
         let Some((_, process)) = self.process(number) else {
             return false;
@@ -154,7 +154,7 @@ impl Session<'_> {
 
 /// It was detached for what may change.
 fn may_come_back(process: &Process, hasty: bool) -> bool {
-    let why = process.shared.control().detach.load(Relaxed);
+    let why = process.shared.control().process.detach.load(Relaxed);
     let is = |reason: Detached| why == reason as u32;
     let fit = is(Detached::BailOut) || hasty && is(Detached::Stress);
     fit && process.end == End::No && process.is_detach() && process.identity.pid.as_raw() > 0

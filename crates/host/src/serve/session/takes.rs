@@ -35,7 +35,7 @@ use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::{self, Refusal, only_descendants};
 use crate::serve::identity::{End, Identity};
 use crate::serve::news::News;
-use crate::serve::turns::Taken;
+use crate::serve::turns::WhyAttached;
 use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
 use crate::takeover::forked::{children, is_alone, share_memory};
@@ -110,7 +110,7 @@ impl Session<'_> {
             known.push(pid);
             let control = process.shared.control();
             // The runtime may not have come into it yet.
-            let has_begun = late || control.windows_ready.load(Acquire) != 0;
+            let has_begun = late || control.process.windows_ready.load(Acquire) != 0;
             let now = control.windows.ended.load(Acquire);
             if signs
                 .insert(*number, now)
@@ -164,7 +164,7 @@ impl Session<'_> {
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
         let steps = self.execed.steps.remove(&pid);
-        if let Err(why) = self.attach_to(Identity::executed(pid, parent), Taken::Late) {
+        if let Err(why) = self.attach_to(Identity::executed(pid, parent), WhyAttached::Late) {
             return self.refuse(pid, parent, &why);
         }
         if let Some(rate) = steps.and_then(|steps| steps.rate())
@@ -178,7 +178,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// Why it could not be, in words. Then it is native.
-    pub(super) fn attach_to(&mut self, identity: Identity, why: Taken) -> Result<(), String> {
+    pub(super) fn attach_to(&mut self, identity: Identity, why: WhyAttached) -> Result<(), String> {
         let pid = identity.pid;
         let terms = self.terms;
         let mut made = None;
@@ -187,7 +187,7 @@ impl Session<'_> {
             let shared = Shared::first(&family, terms)?;
             // All its threads are stopped.
             let alone = is_alone(pid);
-            shared.control().trace.alone.store(alone.into(), Relaxed);
+            shared.control().host.alone.store(alone.into(), Relaxed);
             shared.warm();
             made = Some((family, shared));
             Ok(())

@@ -5,13 +5,37 @@ use iced_x86::{
     InstructionInfoOptions, MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
 use super::{Base, Class, Insn, Load, Operand, Rm, Segment};
 use crate::base::address::AppPc;
 use crate::base::emit::Reg;
 
+/// The way in which this processor decodes: those of AMD heed an operand size prefix before a near branch, those of Intel do not.
+fn dialect() -> u32 {
+    const UNKNOWN: u32 = u32::MAX;
+    static ANSWER: AtomicU32 = AtomicU32::new(UNKNOWN);
+    match ANSWER.load(Relaxed) {
+        UNKNOWN => {
+            let id = core::arch::x86_64::__cpuid(0);
+            let name = [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes);
+            let heeds = matches!(name.as_flattened(), b"AuthenticAMD" | b"HygonGenuine");
+            let answer = if heeds {
+                DecoderOptions::AMD
+            } else {
+                DecoderOptions::NONE
+            };
+            ANSWER.store(answer, Relaxed);
+            answer
+        }
+        answer => answer,
+    }
+}
+
 /// Decodes the instruction at the start of `code`.
 pub(super) fn decode(code: &[u8], pc: AppPc) -> Insn {
-    let mut decoder = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, code, pc.0, dialect());
     let mut i = Instruction::default();
     decoder.decode_out(&mut i);
     let class = classify(&i);
@@ -30,7 +54,28 @@ pub(super) fn decode(code: &[u8], pc: AppPc) -> Insn {
         used: registers_used(&mut info, &i),
         len: i.len() as u8,
         rip_disp,
+        stores_x87: stores_x87(&i),
     }
+}
+
+/// Returns true if an instruction stores the x87 unit's record of its last instruction.
+fn stores_x87(i: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(
+        i.mnemonic(),
+        M::Fnstenv
+            | M::Fstenv
+            | M::Fnsave
+            | M::Fsave
+            | M::Fxsave
+            | M::Fxsave64
+            | M::Xsave
+            | M::Xsave64
+            | M::Xsavec
+            | M::Xsavec64
+            | M::Xsaveopt
+            | M::Xsaveopt64
+    )
 }
 
 /// Returns the bytes of the instruction at the start of `code`. Its RIP-relative operand is replaced by
@@ -140,6 +185,18 @@ fn classify(i: &Instruction) -> Class {
             OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
         )
     };
+    // With an operand size prefix, which cuts addresses to 16 bits or does nothing: the processor knows.
+    if i.op0_kind() == OpKind::NearBranch16
+        || matches!(
+            i.code(),
+            C::Retnw | C::Retnw_imm16 | C::Call_rm16 | C::Jmp_rm16
+        )
+    {
+        return match uses_gs(i) {
+            true => Class::Gs,
+            false => Class::Unknown,
+        };
+    }
     match i.flow_control() {
         FlowControl::Next => {
             if uses_gs(i) {

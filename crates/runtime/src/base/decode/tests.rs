@@ -13,7 +13,7 @@ fn class(code: &[u8]) -> Class {
 }
 
 #[test]
-fn every_way_to_leave_is_told_apart() {
+fn every_way_to_leave_is_distinct() {
     assert_eq!(class(&[0x74, 0x10]), Class::Jcc(4, AppPc(0x1012)));
     assert_eq!(
         class(&[0x0f, 0x8f, 0, 1, 0, 0]),

@@ -203,6 +203,11 @@ entry! {
 }
 
 entry! {
+    /// A change of the calling context.
+    context, Reason::Context, []
+}
+
+entry! {
     /// A full chunk, where the context says already where to go on.
     filled, Reason::Full, []
 }
@@ -634,21 +639,35 @@ pub unsafe extern "C" fn farewell() {
     naked_asm!("xor ebp, ebp", "call {farewell}", "ud2", farewell = sym upcalls::trommel_farewell)
 }
 
-/// Ends the thread. Puts `node` at the front of the list at `list` first. From then on the thread's
+/// Entry for one thread of a process that rests, with the address of what it is told in the first argument.
+///
+/// # Safety
+/// Only the host may redirect a thread here.
+#[unsafe(naked)]
+pub unsafe extern "C" fn wake() {
+    naked_asm!("xor ebp, ebp", "call {wake}", "ud2", wake = sym upcalls::trommel_wake)
+}
+
+/// Ends the thread by the call `number`. Puts `node` at the front of the list at `list` first. From then on the thread's
 /// area may be given to another, so nothing of it is accessed.
 ///
 /// # Safety
 /// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its
 /// first word links the list.
 #[unsafe(naked)]
-pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u64) -> ! {
+pub unsafe extern "C" fn exit_thread(
+    status: u64,
+    list: *const u64,
+    node: *mut u64,
+    number: u64,
+) -> ! {
     naked_asm!(
         "mov rax, [rsi]",
         "2:",
         "mov [rdx], rax",
         "lock cmpxchg [rsi], rdx",
         "jne 2b",
-        "mov eax, 60", // exit
+        "mov eax, ecx",
         "syscall",
         "ud2",
     )

@@ -1,4 +1,4 @@
-//! Cost of timing a load: the instructions that generated code has around a load (`translate/accesses.rs`), around
+//! Cost of timing a load: the instructions that generated code has around a load (`translate/ways/latency.rs`), around
 //! none. The processor's clock changes relative to its time stamp counter. So the cost is measured anew for each window.
 #![allow(unsafe_code)] // reason: assembly.
 

@@ -7,6 +7,8 @@
 //! The assembly declares what it calls, by a name of the linker. A room above defines a function of that name (`export_name`)
 //! and a constant of the type here, which the compiler checks. The call stays a direct one.
 
+use trommel_queue::wake::Wake;
+
 use crate::base::area::Context;
 use crate::base::signals::{Info, Ucontext};
 
@@ -16,6 +18,8 @@ pub type Entered = unsafe extern "C" fn(&mut Context);
 pub type Signalled = unsafe extern "C" fn(i32, *const Info, *mut Ucontext) -> u64;
 /// Entry that never returns.
 pub type Left = unsafe extern "C" fn() -> !;
+/// Entry of a process that rests, which never returns.
+pub type Woken = unsafe extern "C" fn(*mut Wake) -> !;
 
 unsafe extern "C" {
     /// Control has left the cache.
@@ -30,6 +34,8 @@ unsafe extern "C" {
     pub(super) fn trommel_join(context: &mut Context);
     /// Entry for one thread when all are out of the cache.
     pub(super) fn trommel_farewell() -> !;
+    /// Entry for one thread of a process that rests.
+    pub(super) fn trommel_wake(told: *mut Wake) -> !;
     /// A signal has come.
     pub(super) fn trommel_on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64;
 }

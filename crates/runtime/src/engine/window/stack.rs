@@ -27,7 +27,7 @@ pub(super) const MARKS: usize = (REGISTERS + WORDS).div_ceil(PART);
 pub(super) fn capture(thread: &mut Thread, context: &Context) {
     const RSP: usize = 4;
     const RBP: usize = 5;
-    if thread.process.queue.control().stacks.load(Relaxed) == 0 {
+    if thread.process.queue.control().setup.stacks.load(Relaxed) == 0 {
         return;
     }
     let mut all = [0; REGISTERS + WORDS];

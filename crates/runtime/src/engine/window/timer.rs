@@ -63,8 +63,8 @@ impl Timer {
         const PATIENCE: u64 = 64;
         /// Ticks that it is armed for at once.
         const LONG: u32 = 10;
-        let windows = &queue.control().windows;
-        let (mean, tick) = (windows.ticks.load(Relaxed), windows.tick.load(Relaxed));
+        let (window, windows) = (&queue.control().window, &queue.control().windows);
+        let (mean, tick) = (window.ticks.load(Relaxed), window.tick.load(Relaxed));
         if came {
             windows.timed.fetch_add(1, Relaxed);
         } else if now < self.lost {

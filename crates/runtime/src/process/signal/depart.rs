@@ -32,7 +32,7 @@ use crate::engine::window;
 use crate::process::attach;
 use crate::process::signal::leave::leave_blocked;
 
-const MAGIC_BEHIND: u32 = 0x4650_5845;
+const MAGIC_AFTER: u32 = 0x4650_5845;
 
 /// A frame. The vector state is where the processor wants it.
 #[repr(C, align(64))]
@@ -79,8 +79,8 @@ impl Made {
                 .cast::<Software>()
                 .write(frames.software);
             vectors.add(HEADER).write_bytes(0, HEADER_BYTES);
-            let behind = vectors.add(frames.software.size as usize);
-            behind.cast::<u32>().write_unaligned(MAGIC_BEHIND);
+            let after = vectors.add(frames.software.size as usize);
+            after.cast::<u32>().write_unaligned(MAGIC_AFTER);
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::base::address::Range;
 use crate::base::area::Context;
 use crate::base::signals::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use crate::base::signals::{
-    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV, SS_AUTODISARM,
-    SS_DISABLE, TRAP_FLAG,
+    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV, SIGTRAP,
+    SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
 };
 use crate::base::signals::{bit, is_synchronous, set_action};
 use crate::base::sys;
@@ -21,6 +21,9 @@ use crate::engine::state::Runtime;
 use crate::engine::state::Thread;
 use crate::process::signal::RED_ZONE;
 use crate::process::signal::leave::leave;
+
+/// Number of the exception that follows a step.
+const DEBUG_TRAP: u64 = 1;
 
 /// The default action of a synchronous signal, on the app's own code: by executing the faulting
 /// instruction again, or by sending the signal again.
@@ -56,7 +59,12 @@ pub(super) fn call_handler(
     caused: bool,
 ) {
     let signals = &mut thread.signals;
-    runtime.shared.control().signals.fetch_add(1, Relaxed);
+    runtime
+        .shared
+        .control()
+        .engine
+        .signals
+        .fetch_add(1, Relaxed);
     let rsp = *frame.rsp();
     let mut top = rsp - RED_ZONE;
     let already = signals.on_stack(rsp);
@@ -69,14 +77,22 @@ pub(super) fn call_handler(
     let frame_bytes = 8 + UCONTEXT_BYTES as u64 + size_of::<Info>() as u64;
     let at = ((vector_at - frame_bytes) & !15) - 8;
     let (uc_at, info_at) = (at + 8, at + 8 + UCONTEXT_BYTES as u64);
+    runtime.show_own_x87(frame);
+    let signals = &mut thread.signals;
     let mut shown = *frame;
     shown.stack = signals.stack;
     shown.oldmask = frame.sigmask;
     shown.fpstate = if frame.fpstate == 0 { 0 } else { vector_at };
-    let mut told = *info;
+    // The kernel shows the fault that was the last to raise a signal. Its own may be one of the runtime's.
+    let stepped = shown.trapno == DEBUG_TRAP && info.signo != SIGTRAP;
+    match caused && !stepped {
+        true => signals.last_fault = [shown.trapno, shown.err, shown.cr2],
+        false => [shown.trapno, shown.err, shown.cr2] = signals.last_fault,
+    }
+    let mut reported = *info;
     // Faults of an instruction itself (not of its operand) carry its address.
     if caused && matches!(info.signo, SIGILL | SIGFPE) {
-        told.fields[0] = frame.rip;
+        reported.fields[0] = frame.rip;
     }
     runtime.open_all(Range {
         start: at,
@@ -97,7 +113,10 @@ pub(super) fn call_handler(
         && sys::write_checked(vector, vector_at)
         && sys::write_checked(&action.restorer.to_le_bytes(), at)
         && sys::write_checked(bytes((&raw const shown).cast(), UCONTEXT_BYTES), uc_at)
-        && sys::write_checked(bytes((&raw const told).cast(), size_of::<Info>()), info_at);
+        && sys::write_checked(
+            bytes((&raw const reported).cast(), size_of::<Info>()),
+            info_at,
+        );
     if !written {
         return no_room(runtime, thread, context, info, frame);
     }
@@ -111,6 +130,7 @@ pub(super) fn call_handler(
             set_action(info.signo, &reset);
         }
     }
+    thread.enters_handler(context, at, AppPc(action.handler));
     runtime.returned(thread, frame.rip);
     runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
     let signals = &mut thread.signals;

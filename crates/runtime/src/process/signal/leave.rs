@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // reason: the last system call before the app's own code; frames changed in place.
 
 use crate::base::area::Context;
+use crate::base::limits;
 use crate::base::signals::requeue;
 use crate::base::signals::{Action, Info, Ucontext};
 use crate::base::signals::{
@@ -42,8 +43,13 @@ pub(super) fn leave_blocked(
         give_back_aside(thread);
         return become_native(thread, context, frame);
     }
-    runtime.leave_path(thread);
+    if !runtime.broken {
+        runtime.leave_path(thread);
+    }
     runtime.remove(thread);
+    if runtime.broken {
+        runtime.bury_ended(thread.process);
+    }
     // Others need the runtime's handlers still, unless they are not theirs.
     if runtime.threads.is_empty() || thread.has_own_actions() {
         runtime.actions_of(thread).give_back();
@@ -101,6 +107,13 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
     // another thread may change a disposition meanwhile, and the child gets the old or the new one.
     let runtime = unsafe { thread.process.runtime.peek() };
     runtime.actions.give_back();
+    if thread
+        .signals
+        .before_child
+        .is_some_and(|saved| saved.locked.is_some())
+    {
+        limits::detached();
+    }
     if thread
         .signals
         .before_child

@@ -23,8 +23,8 @@ use crate::base::signals::{Info, Ucontext};
 use crate::cache::{Fragment, Spilled, Step};
 use crate::engine::state::Runtime;
 use crate::engine::state::Thread;
+use crate::memory::mapping;
 use crate::memory::pages::{PAGE, page_of};
-use crate::memory::region;
 use crate::process::signal::place::{Where, place};
 use crate::process::signal::{arrived, stop_stepping, unspill};
 
@@ -141,7 +141,7 @@ fn give_up(
 }
 
 fn is_writable(page: u64) -> bool {
-    let holds = |m: &region::Mapping| m.range.holds(AppPc(page));
-    let maps = region::read_all().unwrap_or_default();
+    let holds = |m: &mapping::Mapping| m.range.holds(AppPc(page));
+    let maps = mapping::read_all().unwrap_or_default();
     maps.into_iter().find(holds).is_some_and(|m| m.writable)
 }

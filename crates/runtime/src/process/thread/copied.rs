@@ -61,9 +61,11 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     let slot = &directory.slot[number];
     let (paths, words, regions) = runtime.shared.extent();
     let parent = mapped.control();
-    slot.parent.store(parent.slot.load(Relaxed), Relaxed);
+    slot.parent
+        .store(parent.identity.slot.load(Relaxed), Relaxed);
     slot.pid.store(0, Relaxed);
-    slot.foreign.store(parent.foreign.load(Relaxed), Relaxed);
+    slot.foreign
+        .store(parent.process.foreign.load(Relaxed), Relaxed);
     slot.paths.store(paths, Relaxed);
     slot.words.store(words, Relaxed);
     slot.regions.store(regions, Relaxed);
@@ -102,6 +104,6 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     first.thread_page().tid.store(first.writer.tid, Relaxed);
     first.name_area();
     runtime.windows.add(first);
-    mapped.control().windows_ready.store(1, Release);
+    mapped.control().process.windows_ready.store(1, Release);
     Ok(())
 }

@@ -13,7 +13,7 @@
 //! the host knows of the child before the parent can end. The child maps it over its parent's by
 //! growing a second mapping out of the directory's ([`sys::map_forward`]): no descriptor, path or
 //! permission is needed, so neither namespaces nor closed descriptors are in the way, and the app
-//! sees nothing of it. Its code cache stays: path numbers up to the `fork` mean in its records what
+//! sees nothing of it. Its code cache stays: exit numbers up to the `fork` mean in its records what
 //! they mean in its parent's, and the slot says how many those are. The host need not answer.
 //!
 //! A child for which there is no slot runs natively, and is counted in its parent's.
@@ -36,12 +36,15 @@ use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
 use crate::base::area::{
     Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
 };
+use crate::base::limits;
 use crate::base::sys;
 use crate::cache::targets::Targets;
-use crate::channel::deliver::{Mapped, ring};
+use crate::channel::deliver::ring;
+use crate::channel::slot::Mapped;
 use crate::engine::state::Runtime;
 use crate::engine::state::Thread;
 use crate::engine::thread::SHARED_TABLES;
+use crate::memory::locking;
 use crate::process::syscall;
 
 /// Processes wait this often for the host to make more slots, 100 ms each time.
@@ -77,17 +80,18 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     let directory = mapped.directory();
     let slot = &directory.slot[number];
     let parent = mapped.control();
-    let options = parent.options.load(Relaxed);
+    let options = parent.setup.options.load(Relaxed);
     let words = [
-        &parent.kinds,
-        &parent.host_pid,
-        &parent.follow,
-        &parent.foreign,
-        &parent.counters,
-        &parent.value_counters,
-        &parent.window,
-        &parent.window_skip,
-        &parent.stacks,
+        &parent.setup.kinds,
+        &parent.host.pid,
+        &parent.setup.follow,
+        &parent.process.foreign,
+        &parent.setup.counters,
+        &parent.process.value_counters,
+        &parent.window.length,
+        &parent.window.skip,
+        &parent.setup.stacks,
+        &parent.setup.contexts,
     ];
     let [
         kinds,
@@ -99,13 +103,14 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         window,
         window_skip,
         stacks,
+        contexts,
     ] = words.map(|word| word.load(Relaxed));
     let of_parent = mapped.queries();
     let [tagged, seed] = [
         u64::from(of_parent.tagged.load(Relaxed)),
         of_parent.seed.load(Relaxed),
     ];
-    let window_period = parent.window_period.load(Relaxed);
+    let window_period = parent.window.period.load(Relaxed);
     let converges = mapped.converge().wanted.load(Relaxed);
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
@@ -119,7 +124,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         )
     };
     if done.is_err() {
-        parent.children.fetch_add(1, Relaxed);
+        parent.process.children.fetch_add(1, Relaxed);
         slot.state.store(Slot::FREE, SeqCst);
         return Err(NoSlot);
     }
@@ -130,28 +135,35 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     queries.tagged.store(tagged as u32, Relaxed);
     queries.seed.store(seed, Relaxed);
     mapped.converge().wanted.store(converges, Relaxed);
-    control.options.store(options, Relaxed);
-    control.kinds.store(kinds, Relaxed);
-    control.host_pid.store(host_pid, Relaxed);
-    control.follow.store(follow, Relaxed);
-    control.foreign.store(foreign, Relaxed);
-    control.counters.store(counters, Relaxed);
+    control.setup.options.store(options, Relaxed);
+    control.setup.kinds.store(kinds, Relaxed);
+    control.host.pid.store(host_pid, Relaxed);
+    control.setup.follow.store(follow, Relaxed);
+    control.process.foreign.store(foreign, Relaxed);
+    control.setup.counters.store(counters, Relaxed);
     // Its code is its parent's.
-    control.value_counters.store(value_counters, Relaxed);
-    control.window.store(window, Relaxed);
-    control.window_skip.store(window_skip, Relaxed);
-    control.stacks.store(stacks, Relaxed);
-    control.window_period.store(window_period, Relaxed);
-    control.slot.store(number as u32, Relaxed);
-    control.threads.store(1, Relaxed);
-    control.paths.store(paths, Relaxed);
-    control.words.store(words, Relaxed);
-    control.regions.store(regions, Relaxed);
+    control
+        .process
+        .value_counters
+        .store(value_counters, Relaxed);
+    control.window.length.store(window, Relaxed);
+    control.window.skip.store(window_skip, Relaxed);
+    control.setup.stacks.store(stacks, Relaxed);
+    control.setup.contexts.store(contexts, Relaxed);
+    control.window.period.store(window_period, Relaxed);
+    control.identity.slot.store(number as u32, Relaxed);
+    control.process.threads.store(1, Relaxed);
+    control.extent.paths.store(paths, Relaxed);
+    control.extent.words.store(words, Relaxed);
+    control.extent.regions.store(regions, Relaxed);
     control
         .work
         .stops
         .store(runtime.hints.paused.into(), Relaxed);
-    control.state.store(State::Controlled as u32, Release);
+    control
+        .process
+        .state
+        .store(State::Controlled as u32, Release);
     slot.pid.store(sys::getpid() as u32, Relaxed);
     slot.state.store(Slot::USED, SeqCst);
     ring(directory);
@@ -161,6 +173,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
 impl Thread {
     /// Claims a slot for a child.
     pub fn reserve(&mut self) {
+        self.before_fork();
         let process = self.process;
         self.starting.slot = match process.is_leaving() {
             true => None,
@@ -177,9 +190,9 @@ impl Thread {
         let slot = &mapped.directory().slot[number];
         let (paths, words, regions) = runtime.shared.extent();
         slot.parent
-            .store(mapped.control().slot.load(Relaxed), Relaxed);
+            .store(mapped.control().identity.slot.load(Relaxed), Relaxed);
         slot.pid.store(0, Relaxed);
-        let foreign = mapped.control().foreign.load(Relaxed);
+        let foreign = mapped.control().process.foreign.load(Relaxed);
         slot.foreign.store(foreign, Relaxed);
         slot.paths.store(paths, Relaxed);
         slot.words.store(words, Relaxed);
@@ -193,7 +206,7 @@ impl Thread {
         let Some(number) = self.starting.slot.take() else {
             // One that is made while the process is detached is told with that.
             if result > 0 && !self.process.is_leaving() {
-                mapped.control().children.fetch_add(1, Relaxed);
+                mapped.control().process.children.fetch_add(1, Relaxed);
             }
             return;
         };
@@ -214,7 +227,10 @@ impl Thread {
             // SAFETY: taken by this thread's parent before the call; the copy is this thread's.
             let mut runtime = unsafe { process.runtime.held() };
             let number = self.starting.slot.take().ok_or(NoSlot)?;
+            self.inherit_contexts();
             take_slot(process.queue.mapped(), &runtime, number)?;
+            limits::settle();
+            locking::forget();
             process.queue.start_over();
             self.alone(&mut runtime);
             process.served.forget();
@@ -257,7 +273,10 @@ impl Thread {
         // SAFETY: in this thread's area, in place of the parent's page.
         unsafe { sys::map_again(page, sys::PAGE, self.area + THREAD_PAGE as u64) }
             .map_err(|_| NoSlot)?;
-        self.thread_page().tid.store(self.writer.tid, Relaxed);
+        self.name_area();
+        process.is_a_copy();
+        self.tell_numbers();
+        self.take_contexts(&mut process.runtime.lock());
         process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);

@@ -31,7 +31,7 @@ mod fork;
 mod spawn;
 
 use crate::crossing::arch::upcalls;
-use crate::engine::parts::{Starting, Stepping};
+use crate::engine::parts::{Spawned, Starting, Stepping};
 pub use fork::child;
 pub use spawn::Flags;
 
@@ -58,6 +58,7 @@ impl Thread {
         next: AppPc,
         stack: u64,
     ) -> Option<&'static mut Self> {
+        runtime.bury_ended(self.process);
         let child = Self::make(self.process, runtime)?;
         let new = child.context();
         new.regs = context.regs;
@@ -71,23 +72,30 @@ impl Thread {
         }
         new.pending = 0;
         new.at_boundary = 1;
-        let own = child.signals.own_stack;
-        child.signals = Pending::new(own);
-        child.signals.stack.flags = signals::SS_DISABLE;
-        child.leaving = false;
-        child.stepping = Stepping::No;
-        child.single = None;
-        child.full = false;
-        child.starting = Starting::default();
-        child.spawned = None;
-        child.call.made = None;
-        child.writer.overdrawn = false;
-        child.writer.awaits = None;
-        child.call.interrupted = None;
-        child.recording = None;
-        child.begin_path();
+        child.begin_anew();
         child.enlist(runtime);
         Some(child)
+    }
+
+    /// Forgets the thread whose area it was.
+    pub(super) fn begin_anew(&mut self) {
+        let own = self.signals.own_stack;
+        self.signals = Pending::new(own);
+        self.signals.stack.flags = signals::SS_DISABLE;
+        self.leaving = false;
+        self.stepping = Stepping::No;
+        self.single = None;
+        self.full = false;
+        self.starting = Starting::default();
+        self.spawned = None;
+        self.call.made = None;
+        self.writer.overdrawn = false;
+        self.writer.awaits = None;
+        self.call.interrupted = None;
+        self.recording = None;
+        self.begin_path();
+        // Not known yet.
+        self.thread_page().tid.store(0, Relaxed);
     }
 
     /// Starts a thread with the app's system call, which is before `next`. Returns the kernel's
@@ -108,15 +116,19 @@ impl Thread {
             self.prepare(&mut runtime, context, next, stack)
                 .ok_or(Detached::ManyThreads)?
         };
+        child.spawned = self.spawned.as_ref().map(|own| Spawned {
+            group: own.group.clone(),
+            waited_for: false,
+        });
         let mask = signals::block_all();
         child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
         let control = process.queue.control();
-        control.threads.fetch_add(1, Relaxed);
+        control.process.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
         let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
         self.call.made = Some(result);
         if result < 0 {
-            control.threads.fetch_sub(1, Relaxed);
+            control.process.threads.fetch_sub(1, Relaxed);
             child.end_counter_array();
             process.runtime.lock().remove(child);
             process.keep(child);
@@ -133,6 +145,7 @@ impl Thread {
             signals::set_mask(mask);
             return;
         }
+        self.process.runtime.lock().before_end();
         if self.spawned.is_some() {
             return self.exit_spawned(number, status);
         }
@@ -150,7 +163,7 @@ impl Thread {
             last
         };
         if last {
-            let state = &process.queue.control().state;
+            let state = &process.queue.control().process.state;
             let _ = state.compare_exchange(
                 State::Controlled as u32,
                 State::Exited as u32,
@@ -160,7 +173,7 @@ impl Thread {
         }
         let node = &raw mut self.node;
         // SAFETY: signals are blocked; nothing of the thread is used from here on.
-        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast()) }
+        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast(), number.into()) }
     }
 }
 
@@ -173,6 +186,7 @@ pub unsafe extern "C" fn begin(context: &mut Context) {
     // SAFETY: the area is this thread's.
     let thread = unsafe { Thread::of(context) };
     thread.is_current();
+    thread.name_group();
     signals::use_stack(&thread.signals.own_stack);
     let process = thread.process;
     if core::mem::take(&mut thread.starting.clear_handlers) {

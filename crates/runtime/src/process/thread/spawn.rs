@@ -6,12 +6,15 @@
 //! few dozen system calls, in `exec`. The one that made it with `vfork` waits until then.
 //!
 //! # Strategy
-//! It gets an area, as a thread does, and is started as one. What it did counts as its maker's:
+//! It gets an area, as a thread does, and is started as one. So do threads that it starts: they are of its [`Group`]. What it did counts as its maker's:
 //! `trommel_queue::SPAWNED` marks its chunks. Its dispositions are copied ([`Thread::own_actions`]).
 //!
 //! After `vfork` its maker knows that it is done when its own call comes back, and reclaims the
 //! area then, however the child ended. One that runs beside its maker puts its area among the free
-//! ones when it exits; when it executes a program, its area is lost.
+//! ones when it exits. So do its threads. Threads that the kernel ends, as their process ends as a whole or is killed, say nothing: they
+//! are found when the next is started, or memory is short ([`Runtime::bury_ended`]). One that executes a program is found when
+//! that has ended. A thread that ends its process has the runtime's lock to the end, so that no other has it then. If one is killed
+//! while it has the lock, the memory's other processes go on natively ([`crate::engine::inherit`]).
 //!
 //! # Invariants
 //! * It never says that the process ends or becomes another program.
@@ -19,18 +22,21 @@
 #![allow(unsafe_code)] // reason: starts and ends processes.
 
 use crate::base::signals;
-use crate::engine::parts::Spawned;
-use alloc::boxed::Box;
+use crate::engine::parts::{Group, Spawned};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{Detached, SPAWNED};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
+use crate::base::ended;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::state::Thread;
+use crate::engine::state::{Process, Runtime, Thread};
 
 /// Flags with which a process is started.
 #[derive(Clone, Copy)]
@@ -88,6 +94,7 @@ impl Thread {
     ) -> Result<i64, Detached> {
         let process = self.process;
         process.free_counter_arrays();
+        process.runtime.holders_may_end();
         let child = {
             let mut runtime = process.runtime.lock();
             if !flags.waits() {
@@ -100,7 +107,11 @@ impl Thread {
             child.name_counter_array();
             let shared = flags.0 & Flags::CLONE_SIGHAND != 0;
             child.spawned = Some(Spawned {
-                actions: (!shared).then(|| Box::new(runtime.actions_of(self).copy())),
+                group: Rc::new(Group {
+                    actions: (!shared).then(|| runtime.actions_of(self).copy().into()),
+                    pid: AtomicU32::new(0),
+                    ended: AtomicBool::new(false),
+                }),
                 waited_for: flags.waits(),
             });
             child.starting.clear_handlers = flags.clears_handlers();
@@ -112,17 +123,18 @@ impl Thread {
         let mask = signals::block_all();
         child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
         let control = process.queue.control();
-        control.spawned.fetch_add(1, Relaxed);
+        control.process.spawned.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
         let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
         if result < 0 || flags.waits() {
-            control.spawned.fetch_sub(1, Relaxed);
+            control.process.spawned.fetch_sub(1, Relaxed);
             // Killed, maybe, while it recorded.
             process.queue.hand_in(&mut child.writer);
             child.end_counter_array();
             let mut runtime = process.runtime.lock();
             runtime.remove(child);
-            child.forget_actions();
+            child.spawned = None;
+            runtime.bury_ended(process);
             drop(runtime);
             process.keep(child);
         }
@@ -130,14 +142,14 @@ impl Thread {
         Ok(result)
     }
 
-    /// The process has no dispositions of its own any more. Called with the runtime's lock held.
-    fn forget_actions(&mut self) {
-        if let Some(own) = &mut self.spawned {
-            own.actions = None;
+    /// The first thread of a spawned process says which process it is.
+    pub fn name_group(&self) {
+        if let Some(own) = &self.spawned {
+            own.group.pid.store(sys::getpid() as u32, Relaxed);
         }
     }
 
-    /// The spawned process ends. Comes back only when a signal was faster.
+    /// A thread of a spawned process ends, or all of that process. Comes back only when a signal was faster.
     pub fn exit_spawned(&mut self, number: u32, status: u64) {
         let process = self.process;
         process.queue.hand_in(&mut self.writer);
@@ -147,15 +159,69 @@ impl Thread {
             unsafe { sys::call(number, [status, 0, 0, 0, 0, 0]) };
         }
         self.end_counter_array();
-        {
-            let mut runtime = process.runtime.lock();
-            runtime.remove(self);
-            self.forget_actions();
+        let mut runtime = process.runtime.lock();
+        runtime.remove(self);
+        let mut others = false;
+        if let Some(own) = self.spawned.take() {
+            others = number == nr::__NR_exit_group && Rc::strong_count(&own.group) > 1;
+            let all =
+                number == nr::__NR_exit_group || own.group.pid.load(Relaxed) == self.writer.tid;
+            if all && !own.group.ended.swap(true, Relaxed) {
+                process
+                    .queue
+                    .control()
+                    .process
+                    .spawned
+                    .fetch_sub(1, Relaxed);
+            }
         }
-        process.queue.control().spawned.fetch_sub(1, Relaxed);
+        match others {
+            // Otherwise one of those might have it when the kernel ends them.
+            true => runtime.keep_to_the_end(),
+            false => drop(runtime),
+        }
         let node = &raw mut self.node;
         // SAFETY: signals are blocked; nothing of the thread is used from here on.
-        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast()) }
+        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast(), number.into()) }
+    }
+}
+
+impl Runtime {
+    /// Frees what threads of spawned processes had that the kernel has ended: by a signal, or as another thread
+    /// of theirs has ended the process. Nobody says so.
+    pub fn bury_ended(&mut self, process: &Process) {
+        if !process.numbers_mean_the_same() {
+            return;
+        }
+        let ended = |thread: &&*const Thread| {
+            // SAFETY: listed threads are there; what is read does not change.
+            let thread = unsafe { &***thread };
+            let group = thread.spawned.as_ref().filter(|own| !own.waited_for);
+            let pid = group.map_or(0, |own| own.group.pid.load(Relaxed));
+            let tid = thread.thread_page().tid.load(Relaxed);
+            // A zombie is there, and has ended.
+            pid != 0 && tid != 0 && (!sys::is_thread(pid, tid) || ended::executes_nothing(tid))
+        };
+        let ended: Vec<_> = self.threads.iter().filter(ended).copied().collect();
+        for thread in ended {
+            // SAFETY: nobody uses it any more.
+            let thread = unsafe { &mut *thread.cast_mut() };
+            process.queue.hand_in(&mut thread.writer);
+            thread.end_counter_array();
+            self.remove(thread);
+            if let Some(own) = thread.spawned.take()
+                && Rc::strong_count(&own.group) == 1
+                && !own.group.ended.swap(true, Relaxed)
+            {
+                process
+                    .queue
+                    .control()
+                    .process
+                    .spawned
+                    .fetch_sub(1, Relaxed);
+            }
+            process.keep(thread);
+        }
     }
 }
 

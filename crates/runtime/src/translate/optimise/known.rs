@@ -25,10 +25,10 @@ impl Known {
                 .map(|c| rewrite::part(c.0, r.size()))
         };
         if j.mnemonic() == M::Cdqe
-            && let Some(home) = copy(Register::EAX)
+            && let Some(source) = copy(Register::EAX)
         {
             let ip = j.next_ip();
-            if let Ok(i) = Instruction::with2(Code::Movsxd_r64_rm32, Register::RAX, home) {
+            if let Ok(i) = Instruction::with2(Code::Movsxd_r64_rm32, Register::RAX, source) {
                 *j = i;
                 j.set_next_ip(ip);
                 return true;
@@ -40,19 +40,19 @@ impl Known {
         for k in first..j.op_count() {
             if j.op_kind(k) == OpKind::Register
                 && !shifts
-                && let Some(home) = copy(j.op_register(k))
+                && let Some(source) = copy(j.op_register(k))
             {
-                j.set_op_register(k, home);
+                j.set_op_register(k, source);
                 changed = true;
             }
         }
         if j.mnemonic() == M::Lea && !j.is_ip_rel_memory_operand() {
-            if let Some(home) = copy(j.memory_base()).filter(|r| r.is_gpr64()) {
-                j.set_memory_base(home);
+            if let Some(source) = copy(j.memory_base()).filter(|r| r.is_gpr64()) {
+                j.set_memory_base(source);
                 changed = true;
             }
-            if let Some(home) = copy(j.memory_index()).filter(|r| r.is_gpr64()) {
-                j.set_memory_index(home);
+            if let Some(source) = copy(j.memory_index()).filter(|r| r.is_gpr64()) {
+                j.set_memory_index(source);
                 changed = true;
             }
         }
@@ -64,7 +64,7 @@ impl Known {
         &mut self,
         j: &Instruction,
         writes: u16,
-        homes: u16,
+        promoted: u16,
         value: Option<(Reg, u32)>,
     ) {
         for r in (0..16).map(Reg) {
@@ -85,11 +85,11 @@ impl Known {
         let (to, from) = (j.op0_register(), j.op1_register());
         if moves
             && (to.is_gpr32() || to.is_gpr64())
-            && let (Some(r), Some(home)) = (general(to), general(from))
-            && homes & home.bit() != 0
-            && r != home
+            && let (Some(r), Some(source)) = (general(to), general(from))
+            && promoted & source.bit() != 0
+            && r != source
         {
-            self.copies[usize::from(r.0)] = Some((home, to.size()));
+            self.copies[usize::from(r.0)] = Some((source, to.size()));
         }
     }
 }

@@ -63,11 +63,11 @@ fn shown(insns: &[Instruction], plan: Option<&Loop>) -> String {
     if let Some(frame) = plan.frame {
         let _ = writeln!(out, "rbp = rsp + {frame}");
     }
-    for home in &plan.homes {
+    for promoted in &plan.promoted {
         let _ = writeln!(
             out,
             "r{} is {} bytes at {}",
-            home.register.0, home.size, home.offset
+            promoted.register.0, promoted.size, promoted.offset
         );
     }
     for kept in &plan.kept {

@@ -226,8 +226,8 @@ impl Values<'_> {
         let mut start = [None; 16];
         for r in (0..16).map(Reg) {
             if self.written & r.bit() == 0 {
-                let home = plan.homes.iter().position(|h| h.register == r);
-                start[usize::from(r.0)] = match home.map(|h| self.slots[h]) {
+                let promoted = plan.promoted.iter().position(|h| h.register == r);
+                start[usize::from(r.0)] = match promoted.map(|h| self.slots[h]) {
                     None => Some(self.number(Making::Register(r), 0)),
                     Some(slot) if self.is_the_same(&slot) => {
                         Some(self.number(Making::Slot(slot.offset, slot.size), 0))
@@ -236,7 +236,10 @@ impl Values<'_> {
                 };
             }
         }
-        let homes = plan.homes.iter().fold(0, |mask, h| mask | h.register.bit());
+        let promoted = plan
+            .promoted
+            .iter()
+            .fold(0, |mask, h| mask | h.register.bit());
         let mut at_branches: Vec<(usize, Known)> = Vec::new();
         for (k, way) in self.ways.iter().enumerate() {
             let there = at_branches.iter().find(|b| Some(b.0) == way.from);
@@ -254,7 +257,7 @@ impl Values<'_> {
                     // A promoted register changes, and its copies do not.
                     known.copies = [None; 16];
                 }
-                let deed = self.deed(n, k == 0, aside, &mut known, homes, info);
+                let deed = self.deed(n, k == 0, aside, &mut known, promoted, info);
                 self.deeds.push(deed);
                 if self.ways.iter().any(|w| w.from == Some(n)) {
                     at_branches.push((n, known.clone()));
@@ -269,7 +272,7 @@ impl Values<'_> {
         main: bool,
         aside: bool,
         known: &mut Known,
-        homes: u16,
+        promoted: u16,
         info: &mut InstructionInfoFactory,
     ) -> Deed {
         let mut executed = self.executed[n];
@@ -296,7 +299,7 @@ impl Values<'_> {
             deed.reads_flags |= read != 0 && !deed.kills_flags;
             deed.changes_flags |= modified != 0;
             deed.kills_flags |= rewrite::overwrites_flags(&j);
-            known.pass(&j, writes, homes, value);
+            known.pass(&j, writes, promoted, value);
             deed.value = value.filter(|_| deed.pure);
         }
         self.executed[n] = executed;

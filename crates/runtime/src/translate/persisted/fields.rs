@@ -1,55 +1,13 @@
 //! Fields of a record's code that depend on addresses and numbers of one run.
 
+use super::field::Field;
 use super::parts::{Parts, u32_at};
 use crate::base::address::CachePc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::Code;
+use crate::base::ids::{ExitId, ExitNumber};
 use crate::cache::Exit;
 use crate::channel::persist::Origin;
-
-/// A field of a fragment's code that depends on addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(in crate::translate) enum Field {
-    /// 32 bits: an address of the app, relative to the code.
-    Relative = 0,
-    /// 64 bits: an address of the app.
-    Absolute = 1,
-    /// 64 bits: the negative of one.
-    Negative = 2,
-    /// 32 bits: an address of the app that is less than two to the power of 31.
-    Low = 3,
-    /// 32 bits: the number of an exit.
-    Exit = 4,
-    /// 32 bits: where a path is counted. In a record, which of the fragment's paths.
-    Counter = 5,
-    /// 32 bits: the key of the indirect branch that is counted. In a record, 0.
-    Key = 6,
-    /// 32 bits: the number of the path that messages name. In a record, which of the fragment's paths.
-    Message = 7,
-    /// 32 bits: the sampler's counter of the event of such a path. In a record, which of the fragment's paths.
-    Stratum = 8,
-    /// 32 bits: what the sampler's hash makes of the place of the value that such a path is about. In a record, which of the fragment's paths.
-    Sum = 9,
-    /// 32 bits: what the index of a value counter of such a path begins with. In a record, which of the fragment's paths.
-    ValueCounter = 10,
-}
-
-impl Field {
-    pub(super) const ALL: [Self; 11] = [
-        Self::Relative,
-        Self::Absolute,
-        Self::Negative,
-        Self::Low,
-        Self::Exit,
-        Self::Counter,
-        Self::Key,
-        Self::Message,
-        Self::Stratum,
-        Self::Sum,
-        Self::ValueCounter,
-    ];
-}
 
 fn put32(code: &mut [u8], at: usize, word: u32) {
     code[at..at + 4].copy_from_slice(&word.to_le_bytes());
@@ -60,17 +18,17 @@ fn put64(code: &mut [u8], at: usize, word: u64) {
 }
 
 /// The number of the path that is counted at an offset of the area.
-fn path_at(counter: u32) -> Option<u32> {
+fn path_at(counter: u32) -> Option<ExitNumber> {
     let into = counter.checked_sub(COUNTERS_OFFSET as u32)?;
-    Some(into / 8)
+    Some(ExitNumber(into / 8))
 }
 
 /// Meaning of one run's numbers in a fragment.
 pub(super) struct Numbers<'a> {
     /// Number of its first exit.
-    pub(super) exit: u32,
+    pub(super) exit: ExitId,
     /// Index of the fragment's path with a number.
-    pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
+    pub(super) path: &'a dyn Fn(ExitNumber) -> Option<usize>,
     /// Index of the fragment's path at an offset of the code: that of a sampler's counter or sum, or of the start of a value counter. Two paths may have the same.
     pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
 }
@@ -98,16 +56,16 @@ pub(super) fn without_addresses(
         let long = long.map(|bytes| u64::from_le_bytes(*bytes));
         match field {
             Field::Relative => {
-                let told = i64::from(word as i32) + start.0.wrapping_sub(base) as i64;
-                put32(code, at, i32::try_from(told).ok()? as u32);
+                let recorded = i64::from(word as i32) + start.0.wrapping_sub(base) as i64;
+                put32(code, at, i32::try_from(recorded).ok()? as u32);
             }
             Field::Low => {
-                let told = u64::from(word).wrapping_sub(base) as i64;
-                put32(code, at, i32::try_from(told).ok()? as u32);
+                let recorded = u64::from(word).wrapping_sub(base) as i64;
+                put32(code, at, i32::try_from(recorded).ok()? as u32);
             }
-            Field::Exit => put32(code, at, word.wrapping_sub(numbers.exit)),
+            Field::Exit => put32(code, at, ExitId(word).since(numbers.exit)),
             Field::Counter => put32(code, at, (numbers.path)(path_at(word)?)? as u32),
-            Field::Message => put32(code, at, (numbers.path)(word)? as u32),
+            Field::Message => put32(code, at, (numbers.path)(ExitNumber(word))? as u32),
             Field::Stratum | Field::Sum | Field::ValueCounter => {
                 put32(code, at, (numbers.stratum)(at)? as u32)
             }
@@ -124,7 +82,7 @@ pub(super) fn with_addresses(
     code: &mut Code<'_>,
     parts: &Parts<'_>,
     origin: Origin,
-    first: u32,
+    first: ExitId,
     exits: u32,
 ) -> Option<()> {
     let start = code.at(0).0;
@@ -132,18 +90,18 @@ pub(super) fn with_addresses(
     for field in parts.fields() {
         let (field, at) = field?;
         let word = u32_at(parts.code, at);
-        let told = i64::from(word as i32);
+        let recorded = i64::from(word as i32);
         match field {
             Field::Relative => {
-                let rel = told.checked_add(base.wrapping_sub(start) as i64)?;
+                let rel = recorded.checked_add(base.wrapping_sub(start) as i64)?;
                 code.put_u32(at, i32::try_from(rel).ok()? as u32);
             }
             Field::Low => {
-                let address = told.checked_add(i64::try_from(base).ok()?)?;
+                let address = recorded.checked_add(i64::try_from(base).ok()?)?;
                 let low = i32::try_from(address).ok().filter(|&low| low >= 0)?;
                 code.put_u32(at, low as u32);
             }
-            Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
+            Field::Exit if word < exits => code.put_u32(at, first.plus(word as usize).0),
             Field::Exit => return None,
             // When they have numbers.
             Field::Counter | Field::Key | Field::Message => {}

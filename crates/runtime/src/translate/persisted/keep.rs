@@ -7,12 +7,13 @@ use trommel_queue::persist::Head;
 
 use super::LINE;
 use super::fields::{Numbers, without_addresses};
-use super::parts::{COUNTS, COUNTS_TRACES, HAS_STUB, IN_FRONT_OF_CALL, NONE, SAMPLED, number_of};
+use super::parts::{BEFORE_CALL, COUNTS, COUNTS_TRACES, HAS_STUB, NONE, SAMPLED, number_of};
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::decode::Insn;
+use crate::base::ids::ExitNumber;
 use crate::base::prefix::Prefix;
 use crate::cache::{Exit, Fragment, Step};
-use crate::channel::deliver::Shared;
+use crate::channel::dictionary::Shared;
 use crate::channel::persist::Origin;
 use crate::memory::pages::page_of;
 use crate::translate::{Site, Translator};
@@ -72,7 +73,7 @@ impl Translator {
         ];
         let start = self.job.code.at(0);
         let late = fragment.stolen.is_none() || self.needs.late;
-        if fragment.entry != start || !late || fragment.homes != 0 {
+        if fragment.entry != start || !late || fragment.promoted != 0 {
             return None;
         }
         to.clear();
@@ -92,7 +93,7 @@ impl Translator {
         to.extend_from_slice(self.job.code.bytes());
         let copy = &mut to[code_at..];
         let paths = &self.job.notes.paths;
-        let path = |number: u32| paths.iter().position(|p| p.number == number);
+        let path = |number: ExitNumber| paths.iter().position(|p| p.number == number);
         let numbers = Numbers {
             exit: self.job.notes.first_exit.1,
             path: &path,
@@ -223,7 +224,7 @@ fn put_exits(
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(exit.stub != 0, HAS_STUB)
             | flag(exit.counts, COUNTS_TRACES)
-            | flag(call, IN_FRONT_OF_CALL)
+            | flag(call, BEFORE_CALL)
             | flag(exit.prefix == Prefix::SAMPLED, SAMPLED);
         to.extend(patch.to_le_bytes());
         to.extend(exit.insns.to_le_bytes());

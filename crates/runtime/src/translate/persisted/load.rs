@@ -7,12 +7,13 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use super::LINE;
 use super::fields::with_addresses;
 use super::parts::{
-    COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, IN_FRONT_OF_CALL, Parts, SAMPLED, SOURCE, STEP,
+    BEFORE_CALL, COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, Parts, SAMPLED, SOURCE, STEP,
     STRIDES, u16_at, u32_at, way_of,
 };
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::bytes::same;
 use crate::base::emit::{Code, Reg};
+use crate::base::ids::{EntryId, ExitId, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Place};
 use crate::cache::{Exit, Fragment, FragmentState, Head as Start, Spilled, Step, UNLINKED};
@@ -29,8 +30,8 @@ impl Translator {
         site: &mut Site<'_>,
         app: AppPc,
         ahead: usize,
-        loaded: &mut Vec<u32>,
-    ) -> Option<u32> {
+        loaded: &mut Vec<FragmentId>,
+    ) -> Option<FragmentId> {
         site.persist.as_ref().filter(|_| self.ways_are_kept())?;
         let region = Self::region(site, app).ok()?;
         let range = site.regions.known[region].range;
@@ -83,7 +84,7 @@ impl Translator {
         app: AppPc,
         origin: Origin,
         region: usize,
-    ) -> Option<u32> {
+    ) -> Option<FragmentId> {
         let range = site.regions.known[region].range;
         let within = |offset: u32| Some(origin.address(offset)).filter(|&pc| range.holds(pc));
         let span = Range {
@@ -123,7 +124,7 @@ impl Translator {
             checked: checked.map(|at| code.at(at)),
             end: code.at(code.here()),
             stolen,
-            homes: 0,
+            promoted: 0,
             first_step: before.0 as u32,
             steps: parts.count(Count::Steps) as u16,
             insns: parts.count(Count::Insns) as u16,
@@ -135,7 +136,7 @@ impl Translator {
             state: FragmentState::Live,
             head: Start::Unknown,
             first_link: UNLINKED,
-            older: UNLINKED,
+            older: FragmentId::NONE,
         };
         if self.config.audit {
             site.cache
@@ -157,7 +158,7 @@ impl Translator {
         app: AppPc,
         (code, stubs): (&mut Code<'_>, &mut Code<'_>),
         within: impl Fn(u32) -> Option<AppPc> + Copy,
-    ) -> Option<Option<u32>> {
+    ) -> Option<Option<EntryId>> {
         let first = site.cache.next_exit();
         let steps = parts.steps.as_chunks::<STEP>().0.iter();
         take_steps(steps, &mut site.cache.steps, within)?;
@@ -196,8 +197,7 @@ impl Translator {
         origin: Origin,
         region: usize,
     ) -> Option<()> {
-        let mapping = &mut site.regions.known[region];
-        let range = mapping.range;
+        let range = site.regions.known[region].range;
         let mut app = Cursor(parts.app);
         for source in parts.sources.as_chunks::<SOURCE>().0 {
             let start = origin.address(u32_at(source, 0)).0;
@@ -209,7 +209,7 @@ impl Translator {
             }
             let mut page = start & !(PAGE - 1);
             while page < end {
-                mapping.page_is_readable(page).then_some(())?;
+                site.regions.page_is_readable(region, page).then_some(())?;
                 page += PAGE;
             }
             // SAFETY: in the region, which is mapped and not writable, and each page can be read.
@@ -257,10 +257,10 @@ fn take_exits(
     to: &mut Vec<Exit>,
     code: &mut Code<'_>,
     stubs: &mut Code<'_>,
-    first: u32,
+    first: ExitId,
     within: impl Fn(u32) -> Option<AppPc>,
 ) -> Option<()> {
-    for (n, bytes) in (0..).zip(from) {
+    for (n, bytes) in from.iter().enumerate() {
         let at = usize::from(u16_at(bytes, 0));
         let flags = bytes[9];
         let stub = match flags & HAS_STUB {
@@ -270,13 +270,13 @@ fn take_exits(
                 let stub = stubs.at(stubs.here());
                 let rel = (stub.0 as i64 - code.at(at).0 as i64 - 4) as i32;
                 code.put_u32(at, rel as u32);
-                stubs.store_gs_imm32(slot!(exit), first.wrapping_add(n));
+                stubs.store_gs_imm32(slot!(exit), first.plus(n).0);
                 stubs.jmp_gs(slot!(entry.exit));
                 rel
             }
         };
         to.push(Exit {
-            patch: match flags & (HAS_STUB | IN_FRONT_OF_CALL) {
+            patch: match flags & (HAS_STUB | BEFORE_CALL) {
                 0 => CachePc(0),
                 _ if at > code.here() => return None,
                 _ => code.at(at),
@@ -290,7 +290,7 @@ fn take_exits(
             insns: u16_at(bytes, 2),
             way: way_of(bytes[8])?,
             counts: flags & COUNTS_TRACES != 0,
-            to: UNLINKED,
+            to: FragmentId::NONE,
             next_link: UNLINKED,
         });
     }

@@ -1,6 +1,6 @@
 //! Parts of a record, as bytes.
 
-use super::fields::Field;
+use super::field::Field;
 use crate::cache::{Spilled, Way};
 
 /// Numbers before a record's lists.
@@ -18,7 +18,7 @@ pub(in crate::translate) const NONE: u8 = 0xff;
 
 impl Spilled {
     pub(in crate::translate) fn bits(self) -> u8 {
-        let all = [self.rcx, self.rdx, self.stolen, self.flags, self.homes];
+        let all = [self.rcx, self.rdx, self.stolen, self.flags, self.promoted];
         (all.iter().rev()).fold(0, |bits, &one| bits << 1 | u8::from(one))
     }
 
@@ -29,7 +29,7 @@ impl Spilled {
             rdx: bit(1),
             stolen: bit(2),
             flags: bit(3),
-            homes: bit(4),
+            promoted: bit(4),
         }
     }
 }
@@ -162,6 +162,7 @@ pub(in crate::translate) fn way_of(number: u8) -> Option<Way> {
         1 => Way::Backward,
         2 => Way::Call,
         3 => Way::Syscall,
+        4 => Way::Stored,
         _ => return None,
     })
 }
@@ -172,6 +173,7 @@ pub(in crate::translate) fn number_of(way: Way) -> Option<u8> {
         Way::Backward => 1,
         Way::Call => 2,
         Way::Syscall => 3,
+        Way::Stored => 4,
         Way::Return | Way::Indirect | Way::Loop | Way::Site => return None,
     })
 }
@@ -179,7 +181,7 @@ pub(in crate::translate) fn number_of(way: Way) -> Option<u8> {
 /// Flags of an exit.
 pub(in crate::translate) const HAS_STUB: u8 = 1;
 pub(in crate::translate) const COUNTS_TRACES: u8 = 2;
-pub(in crate::translate) const IN_FRONT_OF_CALL: u8 = 4;
+pub(in crate::translate) const BEFORE_CALL: u8 = 4;
 pub(in crate::translate) const SAMPLED: u8 = 8;
 
 /// Beside kinds: there are strides.

@@ -5,21 +5,22 @@ use alloc::vec::Vec;
 use trommel_queue::dict::{Event, Passed, TargetPc};
 use trommel_tuple::Kind;
 
-use super::fields::Field;
+use super::field::Field;
 use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
 use crate::base::address::AppPc;
 use crate::base::emit::Code;
+use crate::base::ids::{EntryId, ExitNumber};
 use crate::base::prefix::Key;
 use crate::cache::Fragment;
-use crate::channel::deliver::Shared;
+use crate::channel::dictionary::Shared;
 use crate::observe::pairs::Branch;
 use crate::translate::{Site, Translator};
 
 /// A path of the fragment being made.
 #[derive(Clone, Copy)]
 pub(in crate::translate) struct Numbered {
-    pub(in crate::translate) number: u32,
-    pub(in crate::translate) block: u32,
+    pub(in crate::translate) number: ExitNumber,
+    pub(in crate::translate) block: EntryId,
     pub(in crate::translate) passed: Passed,
     pub(in crate::translate) tail: Option<Event>,
     /// Messages name it.
@@ -54,7 +55,7 @@ impl Translator {
             }
         }
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        let is_own = |block: u32| flag(own == Some(block), OWN);
+        let is_own = |block: EntryId| flag(own == Some(block), OWN);
         for tail in self.job.notes.paths.iter().filter_map(|path| path.tail) {
             put_event(to, tail, within)?;
             tails += 1;
@@ -93,7 +94,7 @@ impl Translator {
         parts: &Parts<'_>,
         code: &mut Code<'_>,
         within: impl Fn(u32) -> Option<AppPc> + Copy,
-    ) -> Option<Option<u32>> {
+    ) -> Option<Option<EntryId>> {
         self.job.notes.numbers.clear();
         self.job.notes.strata.clear();
         self.job.notes.paths.clear();
@@ -103,87 +104,125 @@ impl Translator {
         for event in of_block {
             site.shared.event(event_of(event, within)?);
         }
-        let own = site.shared.close_block();
-        let mut empty = None;
-        let mut block_of = |site: &mut Site<'_>, flags: u8, passed: Passed| {
-            let most = match flags & OWN {
-                0 => 0,
-                _ => of_block.len(),
-            };
-            let valid = passed.first <= passed.end && usize::from(passed.end) <= most;
-            valid.then_some(())?;
-            match flags & OWN {
-                0 => {
-                    empty = match empty {
-                        None => site.shared.empty_block().ok(),
-                        made => made,
-                    };
-                    empty
-                }
-                _ => own,
-            }
+        let mut blocks = Blocks {
+            own: site.shared.close_block(),
+            events: of_block.len(),
+            empty: None,
         };
         let mut tails = tails.iter();
         for path in parts.paths.as_chunks::<PATH>().0 {
-            let passed = Passed {
-                first: u16_at(path, 0),
-                end: u16_at(path, 2),
-            };
             let tail = match path[4] & TAIL {
                 0 => None,
                 _ => Some(event_of(tails.next()?, within)?),
             };
-            if path[4] & MESSAGE != 0 {
-                let event = tail?;
-                let number = self.message_path(site, event).ok()?;
-                self.job.notes.numbers.push(number);
-                let stratum = self.ways_relocate(site.regions, &event, number)?;
-                self.job.notes.strata.push(stratum);
-                continue;
-            }
-            let block = block_of(site, path[4], passed)?;
-            let number = site.shared.path(block, passed, tail).ok()?;
+            self.bring_path(site, path, tail, &mut blocks)?;
+        }
+        let key = match parts.branches.as_chunks::<BRANCH>().0.first() {
+            Some(branch) => bring_branch(site, branch, &mut blocks, within)?,
+            None => Key::NONE,
+        };
+        self.put_numbers(parts, code, key)?;
+        Some(blocks.own)
+    }
+
+    /// Numbers a path of a record, or the messages about an event.
+    fn bring_path(
+        &mut self,
+        site: &mut Site<'_>,
+        path: &[u8; PATH],
+        tail: Option<Event>,
+        blocks: &mut Blocks,
+    ) -> Option<()> {
+        if path[4] & MESSAGE != 0 {
+            let event = tail?;
+            let number = self.message_path(site, event).ok()?;
             self.job.notes.numbers.push(number);
-            self.job.notes.strata.push(None);
+            let stratum = self.ways_relocate(site.regions, &event, number)?;
+            self.job.notes.strata.push(stratum);
+            return Some(());
         }
-        let mut key = Key::NONE;
-        if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
-            let passed = Passed {
-                first: u16_at(branch, 4),
-                end: u16_at(branch, 6),
-            };
-            let block = block_of(site, branch[8], passed)?;
-            key = site.pairs.key(Branch {
-                block: (block, passed),
-                pc: within(u32_at(branch, 0))?,
-                call: branch[8] & CALL != 0,
-                variant: site.cache.variant(),
-            });
-        }
+        let passed = Passed {
+            first: u16_at(path, 0),
+            end: u16_at(path, 2),
+        };
+        let block = blocks.of(site, path[4], passed)?;
+        let number = site.shared.path(block, passed, tail).ok()?;
+        self.job.notes.numbers.push(number);
+        self.job.notes.strata.push(None);
+        Some(())
+    }
+
+    /// Puts the numbers of this run into the code of a record, whose branch has this key.
+    fn put_numbers(&self, parts: &Parts<'_>, code: &mut Code<'_>, key: Key) -> Option<()> {
         for field in parts.fields() {
-            match field? {
-                (Field::Counter, at) => {
-                    let path = u32_at(parts.code, at) as usize;
-                    let number = self.job.notes.numbers.get(path)?;
+            let (field, at) = field?;
+            let path = || u32_at(parts.code, at) as usize;
+            match field {
+                Field::Counter => {
+                    let number = self.job.notes.numbers.get(path())?;
                     code.put_u32(at, self.counter(*number)?.0);
                 }
-                (Field::Message, at) => {
-                    let path = u32_at(parts.code, at) as usize;
-                    code.put_u32(at, *self.job.notes.numbers.get(path)?);
-                }
-                (field @ (Field::Stratum | Field::Sum | Field::ValueCounter), at) => {
-                    let path = u32_at(parts.code, at) as usize;
-                    let (of, word) = self.job.notes.strata.get(path).copied().flatten()?;
+                Field::Message => code.put_u32(at, self.job.notes.numbers.get(path())?.0),
+                Field::Stratum | Field::Sum | Field::ValueCounter => {
+                    let strata = &self.job.notes.strata;
+                    let (of, word) = strata.get(path()).copied().flatten()?;
                     (of == field).then_some(())?;
                     code.put_u32(at, word);
                 }
-                (Field::Key, _) if key == Key::NONE => return None,
-                (Field::Key, at) => code.put_u32(at, key.offset().into()),
+                Field::Key if key == Key::NONE => return None,
+                Field::Key => code.put_u32(at, key.offset().into()),
                 _ => {}
             }
         }
-        Some(own)
+        Some(())
     }
+}
+
+/// Blocks of the dictionary that a record's paths are of.
+struct Blocks {
+    /// The fragment's own, if it has events.
+    own: Option<EntryId>,
+    /// Number of its events.
+    events: usize,
+    /// One without events, once a path has needed it.
+    empty: Option<EntryId>,
+}
+
+impl Blocks {
+    /// Returns the block of a path with these flags, if it has the events that the path passes.
+    fn of(&mut self, site: &mut Site<'_>, flags: u8, passed: Passed) -> Option<EntryId> {
+        let own = flags & OWN != 0;
+        let most = if own { self.events } else { 0 };
+        let valid = passed.first <= passed.end && usize::from(passed.end) <= most;
+        valid.then_some(())?;
+        if own {
+            return self.own;
+        }
+        if self.empty.is_none() {
+            self.empty = site.shared.empty_block().ok();
+        }
+        self.empty
+    }
+}
+
+/// Gives the indirect branch of a record its key.
+fn bring_branch(
+    site: &mut Site<'_>,
+    branch: &[u8; BRANCH],
+    blocks: &mut Blocks,
+    within: impl Fn(u32) -> Option<AppPc>,
+) -> Option<Key> {
+    let passed = Passed {
+        first: u16_at(branch, 4),
+        end: u16_at(branch, 6),
+    };
+    let block = blocks.of(site, branch[8], passed)?;
+    Some(site.pairs.key(Branch {
+        block: (block, passed),
+        pc: within(u32_at(branch, 0))?,
+        call: branch[8] & CALL != 0,
+        variant: site.cache.variant(),
+    }))
 }
 
 /// Flags of a path or branch: of the fragment's own block; there is a tail; it is a call; messages name it.

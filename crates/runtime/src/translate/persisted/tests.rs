@@ -23,14 +23,16 @@ use super::parts::{COUNTS, Count, Parts, u32_at};
 use super::*;
 use crate::base::address::Range;
 use crate::base::counted::first_of_value_counter;
+use crate::base::ids::{EntryId, FragmentId};
 use crate::base::prefix::Key;
 use crate::base::prefix::Prefix;
 use crate::base::sys;
 use crate::cache::Cache;
 use crate::cache::{Exit, Fragment, Step};
-use crate::channel::deliver::{Mapped, Shared};
+use crate::channel::dictionary::Shared;
 use crate::channel::persist::Origin;
 use crate::channel::persist::Persist;
+use crate::channel::slot::Mapped;
 use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
@@ -57,13 +59,13 @@ impl World {
         let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
         // SAFETY: as long as the file, writable, for good.
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
-        mapped.control().persist.store(1, Relaxed);
+        mapped.control().setup.persist.store(1, Relaxed);
         if let Some(substreams) = substreams {
             let control = mapped.control();
-            control.counters.store(COUNTS_STRATA, Relaxed);
-            control.strata.substreams.store(substreams, Relaxed);
-            control.strata.rate.store(256, Relaxed);
-            control.strata.hash.store(1, Relaxed);
+            control.setup.counters.store(COUNTS_STRATA, Relaxed);
+            control.setup.strata.substreams.store(substreams, Relaxed);
+            control.setup.strata.rate.store(256, Relaxed);
+            control.setup.strata.hash.store(1, Relaxed);
             for region in 0..64_u64 {
                 let at = mapped.base() + BIASES_OFFSET as u64 + 8 * region;
                 // SAFETY: in the mapping, aligned.
@@ -132,7 +134,7 @@ impl World {
             let header = PathHeader::decode(self.word(at));
             let words: [u64; MAX_EVENT_WORDS] = core::array::from_fn(|n| self.word(at + 1 + n));
             let tail = Event::decode(&words).filter(|_| header.tail);
-            let events = self.shared.events_of(header.block);
+            let events = self.shared.events_of(EntryId(header.block));
             let events: Vec<Event> = events.map(|e| e.expect("an event")).collect();
             let passed = usize::from(header.passed.first)..usize::from(header.passed.end);
             (events[passed].to_vec(), tail.map(|tail| tail.0))
@@ -154,8 +156,12 @@ impl World {
     }
 
     /// The code of a fragment, with its exits and steps.
-    fn parts(&self, id: u32, first_exit: usize) -> (Fragment, Vec<u8>, Vec<Exit>, Vec<Step>) {
-        let fragment = self.cache.fragments[id as usize];
+    fn parts(
+        &self,
+        id: FragmentId,
+        first_exit: usize,
+    ) -> (Fragment, Vec<u8>, Vec<Exit>, Vec<Step>) {
+        let fragment = self.cache.fragments[id.index()];
         let start = fragment.entry;
         let len = (fragment.end.0 - start.0) as usize;
         // SAFETY: code of the cache.
@@ -176,7 +182,7 @@ struct Library {
 fn library() -> Vec<Library> {
     const APART: u64 = (16 << 30) + 0x1000;
     static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
-    let all = crate::memory::region::read_all().expect("the kernel's list");
+    let all = crate::memory::mapping::read_all().expect("the kernel's list");
     let here = all
         .iter()
         .find(|m| m.executable && m.path.ends_with(b"/libc.so.6"))
@@ -322,7 +328,7 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
         assert_eq!(len, code.len());
         let numbers = Numbers {
             exit: first.1,
-            path: &|number| Some((number - before.0) as usize),
+            path: &|number| Some((number.0 - before.0) as usize),
             stratum: &|at| translator.stratum_at(at),
         };
         // Each counter, and each value counter, is that of its event here.
@@ -394,11 +400,11 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
             (fresh_steps.len(), fresh_exits.len())
         );
         for (exit, fresh_exit) in exits.iter().zip(&fresh_exits) {
-            let told = |e: &Exit, f: &Fragment| {
+            let outline = |e: &Exit, f: &Fragment| {
                 let patch = e.patch.0.checked_sub(f.entry.0);
                 (patch, e.prefix, e.insns, e.way, e.counts, e.stub != 0)
             };
-            assert_eq!(told(exit, &fragment), told(fresh_exit, &fresh));
+            assert_eq!(outline(exit, &fragment), outline(fresh_exit, &fresh));
             assert_eq!(exit.target, here(fresh_exit.target));
         }
         let _ = range;
@@ -457,7 +463,7 @@ fn fragments_with_value_counters_do_too() {
 }
 
 #[test]
-fn what_is_not_a_record_is_told() {
+fn what_is_not_a_record_is_refused() {
     let mut bytes = [0_u8; 256];
     let mut x = 1_u64;
     let mut whole = 0;

@@ -23,7 +23,7 @@ use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Mem, Reg};
 use crate::slot;
 use crate::translate::operands::free_register;
-use crate::translate::second::At;
+use crate::translate::walk::At;
 use crate::translate::{Site, Translator, target};
 
 /// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.

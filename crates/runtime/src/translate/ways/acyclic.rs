@@ -6,16 +6,17 @@ use trommel_tuple::Kind;
 use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
+use crate::base::ids::EntryId;
 use crate::base::prefix::Prefix;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::observe::acyclic::{Acyclic, ON_PATH, pass};
-use crate::translate::second::At;
+use crate::translate::walk::At;
 use crate::translate::{Refusal, Site, Translator, target};
 
 /// Follows acyclic paths.
-pub(in crate::translate) struct Paths;
+pub(in crate::translate) struct AcyclicPaths;
 
-impl Way for Paths {
+impl Way for AcyclicPaths {
     fn is_on(t: &Translator) -> bool {
         t.config.kinds.has(Kind::Path)
     }
@@ -56,7 +57,7 @@ impl Way for Paths {
     fn enter(
         t: &mut Translator,
         site: &mut Site<'_>,
-        block: Option<u32>,
+        block: Option<EntryId>,
         _: Option<AppPc>,
     ) -> Result<(), DictionaryFull> {
         t.know_events(site, block);
@@ -83,7 +84,7 @@ impl Way for Paths {
         if let Some(number) = exit.number.filter(|_| exit.call)
             && t.counting_acyclic().is_some()
         {
-            t.job.code.store_gs_imm32(ON_PATH, number + 1);
+            t.job.code.store_gs_imm32(ON_PATH, number.0 + 1);
         }
         Ok(())
     }
@@ -132,7 +133,7 @@ impl Translator {
     }
 
     /// The block of the fragment being made is known.
-    fn know_events(&mut self, site: &Site<'_>, block: Option<u32>) {
+    fn know_events(&mut self, site: &Site<'_>, block: Option<EntryId>) {
         self.job.events.clear();
         self.job.followed = (0, None, false);
         if self.counting_acyclic().is_some()

@@ -23,7 +23,7 @@ use super::accesses::MOST_WORDS;
 use super::{Needs, Way};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
-use crate::translate::second::At;
+use crate::translate::walk::At;
 use crate::translate::{Site, Translator, target};
 
 /// The registers, in the order in which they are recorded.

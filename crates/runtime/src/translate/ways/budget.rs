@@ -2,7 +2,7 @@
 
 use super::{Leaving, Way};
 use crate::base::emit::Reg;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
 use crate::translate::{Needs, Site, Translator};
 

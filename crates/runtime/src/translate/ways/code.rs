@@ -31,7 +31,7 @@ impl Code<'_> {
 
     /// Calls a routine with a number, to go on at `back`. If there is `kept`, `rcx` is loaded from there first. Returns
     /// the position of the number.
-    pub(super) fn call_told(
+    pub(super) fn call_with_number(
         &mut self,
         entry: GsOffset,
         number: u32,

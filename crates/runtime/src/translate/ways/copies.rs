@@ -8,7 +8,7 @@ use crate::cache::Spilled;
 use crate::slot;
 use crate::translate::flags::Flags;
 use crate::translate::path::FURTHEST;
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Refusal, Site, Translator};
 
 /// Bytes of code that an instruction may need where events are counted one by one.
@@ -88,7 +88,7 @@ impl Translator {
             }
             match near.joint {
                 Some(joint) => {
-                    self.flags_behind(at.effect.take());
+                    self.flags_after(at.effect.take());
                     self.join(&joint);
                 }
                 None => self.write_end(site, walk, at)?,

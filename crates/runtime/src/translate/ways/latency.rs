@@ -36,9 +36,9 @@ use trommel_tuple::Kind;
 use super::{Needs, Way};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Reg};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Site, Translator, target};
 
 /// Records the time that loads take.

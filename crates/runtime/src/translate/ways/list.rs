@@ -3,12 +3,13 @@
 use trommel_queue::dict::Event;
 
 use super::accesses::{Addresses, USUAL_WORDS};
-use super::acyclic::Paths;
+use super::acyclic::AcyclicPaths;
 use super::arguments::Arguments;
 use super::budget::Budget;
+use super::contexts::CallingContexts;
 use super::events::Transfers;
+use super::exits::Exits;
 use super::latency::Latency;
-use super::paths::Exits;
 use super::prefetch::Prefetches;
 use super::queries::Probes;
 use super::quiet::Quiet;
@@ -23,10 +24,11 @@ use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::decode::Insn;
 use crate::base::emit::Reg;
-use crate::channel::deliver::DictionaryFull;
+use crate::base::ids::{EntryId, ExitNumber};
+use crate::channel::dictionary::DictionaryFull;
 use crate::memory::region::Regions;
 use crate::translate::persisted::{Field, parts::Parts};
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, WAYS, Walk};
 use crate::translate::{Refusal, Site, Translator};
 
 /// Declares the list: the number of each way, and the macro that goes through all that are on.
@@ -39,8 +41,7 @@ macro_rules! list {
             $($way),+
         }
 
-        /// Number of ways.
-        pub(in crate::translate) const WAYS: usize = [$(Number::$way),+].len();
+        const _: () = assert!([$(Number::$way),+].len() == WAYS);
 
         /// Evaluates a block for each way that is on, of which `W` is the type.
         macro_rules! each {
@@ -94,8 +95,9 @@ list! {
     Strata
     ValueCounters
     Prefetches
+    CallingContexts
     Exits
-    Paths
+    AcyclicPaths
     Budget
 }
 
@@ -149,7 +151,7 @@ impl Translator {
     pub(in crate::translate) fn ways_enter(
         &mut self,
         site: &mut Site<'_>,
-        block: Option<u32>,
+        block: Option<EntryId>,
         end: Option<AppPc>,
     ) -> Result<(), DictionaryFull> {
         each!(self, W, _n => { W::enter(self, site, block, end)?; });
@@ -389,7 +391,7 @@ impl Translator {
         &mut self,
         regions: &Regions,
         event: &Event,
-        number: u32,
+        number: ExitNumber,
     ) -> Option<Option<(Field, u32)>> {
         each!(self, W, _n => {
             if let Some(found) = W::relocate(self, regions, event, number) {

@@ -2,41 +2,13 @@
 
 use trommel_queue::dict::{Event, Passed};
 
-use super::shields::Unshielded;
-use super::strata_values::ValueMessage;
-use super::value_counters::Routine;
-use crate::base::address::CachePc;
-use crate::base::emit::{GsOffset, Rel32};
-use crate::channel::deliver::DictionaryFull;
-use crate::channel::shields::Profiler;
+use super::pending::{Pending, Sends};
+use crate::base::emit::GsOffset;
+use crate::base::ids::{EntryId, ExitNumber};
+use crate::channel::dictionary::DictionaryFull;
 use crate::channel::strata::Sampler;
 use crate::translate::persisted::{Field, Numbered};
 use crate::translate::{Site, Translator};
-
-/// A message that is written after a fragment.
-#[derive(Clone, Copy)]
-pub(in crate::translate) struct Pending {
-    /// The jump that is executed at the counter's end.
-    pub(in crate::translate) from: Rel32,
-    /// The app's `rcx` is in its slot.
-    pub(in crate::translate) spilled: bool,
-    pub(in crate::translate) of: Sends,
-    /// Place at which the code goes on.
-    pub(in crate::translate) back: CachePc,
-}
-
-/// Content of a message.
-#[derive(Clone, Copy)]
-pub(in crate::translate) enum Sends {
-    /// Known numbers: the counter, the path, and what the counter starts with.
-    Known([u32; 3]),
-    /// A value, too.
-    Value(ValueMessage),
-    /// A value, by a routine of the runtime.
-    ByRoutine(Routine),
-    /// An event that is not shielded.
-    Unshielded(Unshielded),
-}
 
 impl Translator {
     /// True if events are counted one by one.
@@ -49,17 +21,12 @@ impl Translator {
         self.ways.sampler.as_mut()
     }
 
-    /// The counter of an event, and the path of messages about it; of a profiler its cell and its subject.
+    /// The counter of an event where a sampler counts, and the number of messages about it.
     pub fn message(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
-    ) -> Result<Option<(GsOffset, u32)>, DictionaryFull> {
-        if self.ways.profiler.is_some() {
-            let subject = self.subject(site, event)?;
-            let cell = |subject| (Profiler::cell(subject), subject);
-            return Ok(subject.map(cell));
-        }
+    ) -> Result<Option<(GsOffset, ExitNumber)>, DictionaryFull> {
         let Some(sampler) = self.ways.sampler.as_mut() else {
             return Ok(None);
         };
@@ -72,7 +39,7 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         event: Event,
-    ) -> Result<u32, DictionaryFull> {
+    ) -> Result<ExitNumber, DictionaryFull> {
         let block = self.block_without_events(site)?;
         let number = site.shared.message(block, event)?;
         self.note_path(Numbered {
@@ -88,7 +55,7 @@ impl Translator {
     pub(in crate::translate) fn block_without_events(
         &mut self,
         site: &mut Site<'_>,
-    ) -> Result<u32, DictionaryFull> {
+    ) -> Result<EntryId, DictionaryFull> {
         let block = match self.no_events {
             Some(block) => block,
             None => site.shared.empty_block()?,
@@ -115,7 +82,7 @@ impl Translator {
                     let path = self.job.code.send_value(spilled, &value, back);
                     self.note(Field::Message, path);
                 }
-                Sends::ByRoutine(told) => self.call_routine(spilled, &told, back),
+                Sends::ByRoutine(routine) => self.call_routine(spilled, &routine, back),
                 Sends::Unshielded(of) => self.job.code.write_unshielded(spilled, &of, back),
             }
         }

@@ -21,6 +21,24 @@
 //!
 //! Dispatch is static: each hook is a row of tests of one bit. With no way on, a point costs one comparison.
 //!
+//! # Modules
+//!
+//! | module | content |
+//! |---|---|
+//! | `list` | the one list of ways, and each hook called for all that are on |
+//! | `events`, `records`, `selected`, `quiet` | events of transfers and of loads, and the code that has none |
+//! | `exits` | exits counted or recorded |
+//! | `values`, `value_counters` | values and types counted: shared parts, and exact counts |
+//! | `strata`, `strata_values`, `strides` | the counters of a stratified sampler: by event, by value, by strides |
+//! | `shields` | the counters of a multi-hash profiler |
+//! | `acyclic` | acyclic paths |
+//! | `contexts` | calling contexts |
+//! | `accesses`, `arguments`, `latency`, `budget` | captures of windows, and their end |
+//! | `queries`, `prefetch` | probes of queries, prefetches |
+//! | `traced`, `copies` | events of traces, and their copies where a sample may be |
+//! | `pending`, `messages` | messages of counters, noted and then written after all else |
+//! | `code` | instructions that all of it consists of |
+//!
 //! # Invariants
 //! * The order of the list is the order of events in a block and of words in a record.
 //! * What is kept for a process is in [`Ways`], what is kept for a fragment in [`super::job::Job`], what is kept at a point of the
@@ -38,14 +56,17 @@ pub(super) mod acyclic;
 mod arguments;
 mod budget;
 mod code;
+mod contexts;
 mod copies;
 mod events;
+pub(super) mod exits;
 mod latency;
 pub(super) mod list;
 mod messages;
-pub(super) mod paths;
+mod pending;
 mod prefetch;
 mod queries;
+mod quick;
 mod quiet;
 mod records;
 mod selected;
@@ -60,23 +81,26 @@ pub(super) mod values;
 use trommel_queue::dict::{Event, Passed};
 
 use super::persisted::{Field, parts::Parts};
-use super::second::{At, Walk};
+use super::walk::{At, Walk};
 use super::{Refusal, Site, Translator};
 use crate::base::address::AppPc;
 use crate::base::decode::Insn;
 use crate::base::emit::{Reg, Rel8};
-use crate::channel::deliver::DictionaryFull;
+use crate::base::ids::{EntryId, ExitNumber};
+use crate::channel::dictionary::DictionaryFull;
 use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
 use crate::channel::tags::Tags;
 use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
+use crate::observe::contexts::Contexts;
 use crate::observe::converge::Converge;
 use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use values::Counted;
 
-pub(super) use messages::Pending;
+pub use pending::Known;
+pub(super) use pending::Pending;
 pub(super) use strides::Kept;
 pub(super) use traced::Missed;
 
@@ -89,6 +113,8 @@ pub struct Ways {
     pub profiler: Option<Profiler>,
     /// Acyclic paths, where they are counted, or were.
     pub acyclic: Option<Acyclic>,
+    /// Calling contexts, where they are counted, or were.
+    pub contexts: Option<Contexts>,
     /// Queries about the process.
     pub asked: Option<Asked>,
     /// Prefetches, where they are wanted.
@@ -129,7 +155,7 @@ pub(super) struct Needs {
 /// An exit that is being written.
 pub(super) struct Leaving {
     pub(super) to: AppPc,
-    pub(super) block: Option<u32>,
+    pub(super) block: Option<EntryId>,
     /// The events of the block that belong to it, and the one that the exit is.
     pub(super) passed: Passed,
     pub(super) tail: Option<Event>,
@@ -146,7 +172,7 @@ pub(super) struct Leaving {
     /// True if it is to be counted.
     pub(super) counted: bool,
     /// Its number in the dictionary.
-    pub(super) number: Option<u32>,
+    pub(super) number: Option<ExitNumber>,
     /// True if it is recorded, and if it needs `rcx` for another reason.
     pub(super) recorded: bool,
     pub(super) needs_rcx: bool,
@@ -157,7 +183,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    pub(super) fn new(to: AppPc, block: Option<u32>, passed: Passed) -> Self {
+    pub(super) fn new(to: AppPc, block: Option<EntryId>, passed: Passed) -> Self {
         Self {
             to,
             block,
@@ -208,7 +234,7 @@ pub(super) trait Way {
     fn enter(
         _t: &mut Translator,
         _site: &mut Site<'_>,
-        _block: Option<u32>,
+        _block: Option<EntryId>,
         _end: Option<AppPc>,
     ) -> Result<(), DictionaryFull> {
         Ok(())
@@ -383,7 +409,7 @@ pub(super) trait Way {
         _t: &mut Translator,
         _regions: &Regions,
         _event: &Event,
-        _number: u32,
+        _number: ExitNumber,
     ) -> Option<Option<(Field, u32)>> {
         None
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Way;
 use crate::base::decode::Insn;
 use crate::observe::prefetch::MOST;
-use crate::translate::second::At;
+use crate::translate::walk::At;
 use crate::translate::{Site, Translator};
 
 /// Writes a prefetch before instructions that the host has named.
@@ -31,7 +31,7 @@ impl Way for Prefetches {
     }
 
     fn placed(t: &mut Translator, site: &mut Site<'_>) {
-        let told = site.shared.mapped().prefetch();
-        told.put.fetch_add(t.job.prefetches as u64, Relaxed);
+        let asked = site.shared.mapped().prefetch();
+        asked.put.fetch_add(t.job.prefetches as u64, Relaxed);
     }
 }

@@ -7,7 +7,7 @@
 //!   second       rcx ← [begun]; jrcxz after; jmp over
 //!   over:        (beside the exit stubs) rcx → what is known of the site; jmp [entry.query]
 //! ```
-//! The way back leads after the probe, with all registers the app's.
+//! The way back leads after the probe, with all registers the app's. Queries that only compare and count are in [`super::quick`].
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use trommel_query::observe::When;
@@ -18,7 +18,7 @@ use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::observe::query::{self, Asked, Crossing};
 use crate::slot;
-use crate::translate::second::At;
+use crate::translate::walk::At;
 use crate::translate::{Site, Translator};
 
 const ZERO: u8 = 4;
@@ -99,15 +99,22 @@ impl Translator {
 
     /// A probe; the app goes on at `next`.
     fn query(&mut self, site: &mut Site<'_>, about: &'static query::Site, flags: u32, next: AppPc) {
+        if let Some(tree) = about.quick {
+            // Of an instruction that is looked at twice nothing is compared.
+            if flags & Crossing::FIRST == 0 {
+                self.quick(site, about, tree, next);
+            }
+            return;
+        }
         let spilled = self.job.spilled.rcx;
         let second = flags & Crossing::SECOND != 0;
         let from = match about.countdown().filter(|_| !second) {
             _ if second => {
                 self.spill_rcx();
                 self.job.code.load_gs(Reg::RCX, slot!(begun));
-                let behind = self.job.code.jrcxz();
+                let after = self.job.code.jrcxz();
                 let from = self.job.code.jmp();
-                self.job.code.bind8_here(behind);
+                self.job.code.bind8_here(after);
                 from
             }
             None => self.job.code.jmp(),
@@ -120,6 +127,14 @@ impl Translator {
                 self.job.code.count_down_32(left)
             }
         };
+        self.ask_engine(about, from, flags);
+        if !spilled {
+            self.unspill_rcx();
+        }
+    }
+
+    /// A crossing for which `from` jumps; the code goes on here.
+    pub(super) fn ask_engine(&mut self, about: &'static query::Site, from: Rel32, flags: u32) {
         let back = self.job.code.at(self.job.code.here());
         self.lead_to_stub(from);
         if !self.job.spilled.rcx {
@@ -129,17 +144,14 @@ impl Translator {
         self.job.stubs.jmp_gs(slot!(entry.query));
         let here = self.job.stubs.here();
         self.job.stubs.bind(rel, here);
-        let behind = back.0.wrapping_sub(self.job.stubs.at(here).0) as u32;
+        let after = back.0.wrapping_sub(self.job.stubs.at(here).0) as u32;
         let in_slot = match self.job.spilled.rdx {
             true => Crossing::RDX_IN_SLOT,
             false => 0,
         };
         self.job.stubs.u64(&raw const *about as u64);
-        self.job.stubs.raw(&behind.to_le_bytes());
+        self.job.stubs.raw(&after.to_le_bytes());
         self.job.stubs.raw(&(flags | in_slot).to_le_bytes());
-        if !spilled {
-            self.unspill_rcx();
-        }
     }
 
     /// Copies an instruction with its probes.

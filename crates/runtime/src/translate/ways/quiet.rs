@@ -5,7 +5,7 @@ use trommel_tuple::Kind;
 
 use super::Way;
 use crate::base::decode::{Class, Insn};
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Site, Translator};
 
 /// Keeps the values of such places from being observed, and says so in the dictionary.
@@ -44,7 +44,7 @@ impl Way for Quiet {
         walk: &Walk,
         at: &mut At,
         _: i32,
-    ) -> Result<(), crate::channel::deliver::DictionaryFull> {
+    ) -> Result<(), crate::channel::dictionary::DictionaryFull> {
         at.events += usize::from(t.unprofiled(at.n, &walk.insns[at.n]).is_some());
         Ok(())
     }

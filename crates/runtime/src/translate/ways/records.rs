@@ -9,8 +9,8 @@ use trommel_tuple::Kind;
 
 use super::Way;
 use crate::base::decode::{Class, Insn};
-use crate::channel::deliver::DictionaryFull;
-use crate::translate::second::{At, Walk};
+use crate::channel::dictionary::DictionaryFull;
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Needs, Site, Translator, target};
 
 /// Records values and types.

@@ -22,14 +22,14 @@ use trommel_tuple::Kind;
 
 use super::code::kept_rcx;
 use super::events::follows;
-use super::messages::{Pending, Sends};
+use super::pending::{Of, Pending, Sends, Unmet, Unshielded};
 use super::strata::ZERO;
 use super::value_counters::NEGATIVE;
 use super::values::{Counted, Value};
 use super::{Needs, Way};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::channel::shields::{Counters, LEFT, Profiler};
 use crate::channel::strata;
 use crate::slot;
@@ -38,40 +38,6 @@ use crate::translate::{Refusal, Site, Translator};
 
 /// The condition that a number is not below another.
 const NOT_BELOW: u8 = 3;
-
-/// An event whose way leads out of line where it is not shielded, and where its interval has ended.
-#[derive(Clone, Copy)]
-pub(in crate::translate) struct Unshielded {
-    subject: u32,
-    of: Of,
-    /// Executed where the interval has ended, and where the code goes on then.
-    ended: Rel32,
-    behind: CachePc,
-    /// `rcx` is not the app's, and needed afterwards.
-    holds: bool,
-}
-
-/// Origin of the event's tuple, and the way of counting it.
-#[derive(Clone, Copy)]
-enum Of {
-    /// The tuple, and nobody looks at the flags: on the spot.
-    Here(Counters),
-    /// The tuple: by the routine.
-    Known,
-    /// The place: by the routine, which hashes the value.
-    Value(Unmet),
-}
-
-/// A value that no value counter is of.
-#[derive(Clone, Copy)]
-struct Unmet {
-    value: Value,
-    /// Says which value counter it would be in, where the value is in a register; else it is in its slot already.
-    index: Reg,
-    /// The second jump where it is not met.
-    other: Rel32,
-    entry: GsOffset,
-}
 
 /// Counts events in the counters of a multi-hash profiler.
 pub(in crate::translate) struct Shields;
@@ -97,8 +63,8 @@ impl Way for Shields {
         event: Event,
     ) -> Result<bool, DictionaryFull> {
         let next = follows(event);
-        if let Some(about) = t.message(site, event)? {
-            t.shield(site, event, about, next);
+        if let Some(subject) = t.subject(site, event)? {
+            t.shield(site, event, subject, next);
         }
         Ok(true)
     }
@@ -136,7 +102,7 @@ impl Translator {
     }
 
     /// The subject of a known tuple.
-    pub(in crate::translate) fn subject(
+    pub fn subject(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
@@ -167,13 +133,8 @@ impl Translator {
     }
 
     /// Counts an event of a known tuple; `next` is what is executed after it.
-    fn shield(
-        &mut self,
-        site: &mut Site<'_>,
-        event: Event,
-        (cell, subject): (GsOffset, u32),
-        next: AppPc,
-    ) {
+    fn shield(&mut self, site: &mut Site<'_>, event: Event, subject: u32, next: AppPc) {
+        let cell = Profiler::cell(subject);
         let of_kind = self.of_kind(&event);
         let spilled = self.job.spilled.rcx;
         let [from, ended];
@@ -193,7 +154,7 @@ impl Translator {
             let found = self.job.code.shield_with_rcx(cell, of_kind);
             (from, back, ended) = (found.from, found.back, found.ended);
         }
-        let behind = self.job.code.at(self.job.code.here());
+        let after = self.job.code.at(self.job.code.here());
         // Decrements leave the carry alone. What is not hot had better be short.
         free = free
             && self.job.trace
@@ -210,7 +171,7 @@ impl Translator {
                 subject,
                 of,
                 ended,
-                behind,
+                after,
                 holds: false,
             }),
             back,
@@ -244,7 +205,7 @@ impl Translator {
         }
         self.job.code.decrement_gs32(LEFT);
         let ended = self.job.code.jcc(ZERO);
-        let behind = self.job.code.at(self.job.code.here());
+        let after = self.job.code.at(self.job.code.here());
         let [from, other] = found.misses;
         let sums = self.ways.profiler.as_ref().is_some_and(Profiler::sums);
         self.job.messages.push(Pending {
@@ -262,7 +223,7 @@ impl Translator {
                     },
                 }),
                 ended,
-                behind,
+                after,
                 holds: counted.holds,
             }),
             back,
@@ -313,18 +274,18 @@ impl Code<'_> {
     pub fn unshielded(&mut self, spilled: bool, subject: u32, ways: &Detours) {
         let here = self.here();
         self.bind(ways.from, here);
-        let behind = None;
+        let after = None;
         if !spilled {
             self.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        self.call_told(slot!(entry.unshielded), subject, ways.back, behind);
+        self.call_with_number(slot!(entry.unshielded), subject, ways.back, after);
     }
 
     /// Writes, out of line, the end of an interval. It goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
-    pub fn interval_ended(&mut self, ended: Rel32, behind: CachePc, kept: Option<GsOffset>) {
+    pub fn interval_ended(&mut self, ended: Rel32, after: CachePc, kept: Option<GsOffset>) {
         let here = self.here();
         self.bind(ended, here);
-        self.cross(slot!(entry.interval_ended), kept, behind);
+        self.cross(slot!(entry.interval_ended), kept, after);
     }
 
     /// Out of line, an event that is not shielded, and an interval that has ended.
@@ -349,14 +310,14 @@ impl Code<'_> {
         match of.of {
             Of::Here(counters) => self.count_here(&counters, of.subject, back),
             Of::Known => {
-                self.call_told(slot!(entry.unshielded), of.subject, back, held);
+                self.call_with_number(slot!(entry.unshielded), of.subject, back, held);
             }
             Of::Value(unmet) => {
                 self.keep_value(unmet.value);
-                self.call_told(unmet.entry, of.subject, back, held);
+                self.call_with_number(unmet.entry, of.subject, back, held);
             }
         }
-        self.interval_ended(of.ended, of.behind, kept);
+        self.interval_ended(of.ended, of.after, kept);
     }
 
     /// Increments the counters of a tuple that is not shielded, and goes on at `back`. Flags are free; the app's `rcx` is in its slot.
@@ -397,7 +358,7 @@ impl Code<'_> {
         self.jmp_to(back);
         let here = self.here();
         self.bind(promoted, here);
-        self.call_told(slot!(entry.promoted), subject, back, None);
+        self.call_with_number(slot!(entry.promoted), subject, back, None);
     }
 
     /// An instruction on the counter at `rcx` and an offset.

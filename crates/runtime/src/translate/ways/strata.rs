@@ -10,13 +10,14 @@ use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::Event;
 
 use super::events::follows;
-use super::messages::{Pending, Sends};
+use super::pending::{Known, Pending, Sends};
 use super::values::Counted;
 use super::{Needs, Way};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::WRITE_POINTER;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::channel::deliver::DictionaryFull;
+use crate::base::ids::ExitNumber;
+use crate::channel::dictionary::DictionaryFull;
 use crate::channel::strata::Sampler;
 use crate::memory::region::Regions;
 use crate::slot;
@@ -68,10 +69,15 @@ impl Way for Strata {
             from
         };
         let back = t.job.code.at(t.job.code.here());
+        let known = Known {
+            counter,
+            path,
+            start,
+        };
         t.job.messages.push(Pending {
             from,
             spilled: t.job.spilled.rcx,
-            of: Sends::Known([counter.0, path, start]),
+            of: Sends::Known(known),
             back,
         });
         if !spilled {
@@ -98,7 +104,7 @@ impl Way for Strata {
         };
         t.unspill_rdx();
         t.unspill_rcx();
-        t.unspill_homes();
+        t.unspill_promoted();
         t.give_back();
         let again = t.job.code.at(t.job.code.here());
         t.job.code.decrement_gs16(counter);
@@ -107,7 +113,11 @@ impl Way for Strata {
         let from = t.job.code.jcc(NOT_ZERO);
         t.stub(site.cache, from, to);
         // Counted once more on the way back.
-        let known = [counter.0, path, t.rate() + 1];
+        let known = Known {
+            counter,
+            path,
+            start: t.rate() + 1,
+        };
         t.send_message(false, known, again);
         Ok(true)
     }
@@ -139,7 +149,7 @@ impl Way for Strata {
         t: &mut Translator,
         regions: &Regions,
         event: &Event,
-        _: u32,
+        _: ExitNumber,
     ) -> Option<Option<(Field, u32)>> {
         let sampler = t.ways.sampler.as_mut()?;
         match *event {
@@ -160,10 +170,10 @@ impl Translator {
     }
 
     /// [`Code::send_message`] in the fragment being made.
-    pub(super) fn send_message(&mut self, spilled: bool, known: [u32; 3], back: CachePc) {
+    pub(super) fn send_message(&mut self, spilled: bool, known: Known, back: CachePc) {
         let (path, counter) = self.job.code.send_message(spilled, known, back);
         self.note(Field::Message, path);
-        self.note_counted(Field::Stratum, counter, known[1]);
+        self.note_counted(Field::Stratum, counter, known.path);
     }
 }
 
@@ -196,30 +206,24 @@ impl Code<'_> {
     }
 
     /// Out of line, a counter having come to its end: appends its message, starts it again and goes on at `back`. `spilled`: the app's
-    /// `rcx` is in its slot already, and stays there. What is known: the counter, the path, and what the counter starts with.
+    /// `rcx` is in its slot already, and stays there.
     ///
     /// All of it is here, as a message rarely comes from where the last one did: each jump whose target is not in the instruction
     /// would be mispredicted. Returns where the path and the counter's offset stand.
-    pub fn send_message(
-        &mut self,
-        spilled: bool,
-        known: [u32; 3],
-        back: CachePc,
-    ) -> (usize, usize) {
-        let [counter, path, start] = known;
+    pub fn send_message(&mut self, spilled: bool, known: Known, back: CachePc) -> (usize, usize) {
         if !spilled {
             self.store_gs(slot!(spill_rcx), Reg::RCX);
         }
         self.load_gs(Reg::RCX, WRITE_POINTER);
-        self.store_imm32(Reg::RCX, 0, path);
-        let told = self.here() - 4;
+        self.store_imm32(Reg::RCX, 0, known.path.0);
+        let path_at = self.here() - 4;
         self.lea(Reg::RCX, Reg::RCX, 4);
         self.store_gs(WRITE_POINTER, Reg::RCX);
         // mov word gs:[counter], start
         self.raw(&[0x66, 0x65, 0xc7, 0x04, 0x25]);
-        self.raw(&counter.to_le_bytes());
+        self.raw(&known.counter.0.to_le_bytes());
         let counted = self.here() - 4;
-        self.raw(&(start as u16).to_le_bytes());
+        self.raw(&(known.start as u16).to_le_bytes());
         self.second_byte_of_rcx();
         let full = self.jrcxz();
         let filled = self.here();
@@ -231,6 +235,6 @@ impl Code<'_> {
         let rel = self.lea_rcx_rip();
         self.bind(rel, filled);
         self.jmp_gs(slot!(entry.full));
-        (told, counted)
+        (path_at, counted)
     }
 }

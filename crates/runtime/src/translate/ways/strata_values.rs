@@ -3,28 +3,16 @@
 use trommel_compress::hash::OfPlace;
 
 use super::code::kept_rcx;
-use super::messages::{Pending, Sends};
+use super::pending::{Pending, Sends, ValueMessage};
 use super::strata::ZERO;
 use super::values::Value;
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{COUNTERS_OFFSET, WRITE_POINTER};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
+use crate::base::ids::ExitNumber;
 use crate::slot;
 use crate::translate::persisted::Field;
 use crate::translate::{Site, Translator};
-
-/// A message about a value.
-#[derive(Clone, Copy)]
-pub(in crate::translate) struct ValueMessage {
-    /// Says which counter it was, and is free; nothing is where there is but one.
-    counter: Option<Reg>,
-    /// Start value of that counter.
-    start: u16,
-    value: Value,
-    path: u32,
-    /// `rcx` is not the app's, and needed afterwards.
-    holds: bool,
-}
 
 impl Translator {
     /// Takes one from the counter of an event at this place, whose messages name this path. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
@@ -33,7 +21,7 @@ impl Translator {
     pub(super) fn count_value(
         &mut self,
         site: &mut Site<'_>,
-        (pc, path): (AppPc, u32),
+        (pc, path): (AppPc, ExitNumber),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
@@ -88,7 +76,7 @@ impl Translator {
     /// Out of line, a counter having come to its end: sends the message. `holds`: `rcx` is not the app's, and needed afterwards.
     pub(super) fn send_value(
         &mut self,
-        path: u32,
+        path: ExitNumber,
         value: Value,
         (from, counter): (Rel32, Option<Reg>),
         holds: bool,
@@ -155,7 +143,7 @@ impl Code<'_> {
             Value::Register(_) => None,
         };
         self.load_gs(s, WRITE_POINTER);
-        self.store_imm32(s, 0, message.path);
+        self.store_imm32(s, 0, message.path.0);
         let path = self.here() - 4;
         // In halves, which are aligned: the app's flags may want that checked.
         if let Some(slot) = slot {

@@ -47,13 +47,14 @@ use crate::base::address::AppPc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg};
+use crate::base::ids::EntryId;
 use crate::base::prefix::Prefix;
 use crate::cache::Step;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::channel::strata::Sampler;
 use crate::translate::flags::Flags;
 use crate::translate::persisted::parts::STRIDES;
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Refusal, Site, Translator, target};
 
 /// Events in a stride.
@@ -129,7 +130,7 @@ impl Way for Striding {
     fn enter(
         t: &mut Translator,
         site: &mut Site<'_>,
-        _: Option<u32>,
+        _: Option<EntryId>,
         end: Option<AppPc>,
     ) -> Result<(), DictionaryFull> {
         t.plan_strides(site, end)
@@ -243,7 +244,8 @@ impl Translator {
 
     /// True if a step may go on with the one before it, as far as events are concerned.
     pub(in crate::translate) fn is_one_step(&self, before: &Step, step: &Step) -> bool {
-        !self.job.strides.on || before.events == step.events
+        // Where instructions are counted, each has a step.
+        !self.counts_contexts() && (!self.job.strides.on || before.events == step.events)
     }
 
     /// True if the taken side of a branch backward comes first.
@@ -373,13 +375,13 @@ impl Translator {
         let free = self.job.spilled.flags
             || self.job.flags.lost
             || self.all_flags_are_dead(site, rest, end)
-            || self.lose_flags_behind();
+            || self.lose_flags_after();
         if !free {
             self.park();
         }
         let most = self.ways.sampler.as_ref().and_then(Sampler::stride);
         let most = most.unwrap_or(1);
-        let (mut events, mut behind) = (0, n);
+        let (mut events, mut after) = (0, n);
         for (at, &more) in (n..).zip(&self.job.strides.events[n..]) {
             // The first may have more than one.
             if events != 0 && u32::from(events + more) > most {
@@ -387,7 +389,7 @@ impl Translator {
             }
             events += more;
             if more != 0 {
-                behind = at + 1;
+                after = at + 1;
             }
         }
         self.job.strides.next = None;
@@ -398,7 +400,7 @@ impl Translator {
             from,
             pc: insns[n].pc(),
             at: n,
-            end: behind,
+            end: after,
             passed: self.job.strides.passed,
             spilled: self.job.spilled,
             flags: self.job.flags,

@@ -6,7 +6,8 @@ use trommel_tuple::Kind;
 use super::Kept;
 use crate::base::address::AppPc;
 use crate::base::emit::{Code, GsOffset, Reg};
-use crate::channel::deliver::DictionaryFull;
+use crate::base::ids::EntryId;
+use crate::channel::dictionary::DictionaryFull;
 use crate::observe::acyclic::pass;
 use crate::translate::{Refusal, Site, Translator, target};
 
@@ -35,7 +36,7 @@ impl Translator {
     pub(in crate::translate) fn missed(
         &self,
         site: &mut Site<'_>,
-        (block, passed): (Option<u32>, Passed),
+        (block, passed): (Option<EntryId>, Passed),
         pc: AppPc,
         kept: Kept,
     ) -> Result<Missed, DictionaryFull> {

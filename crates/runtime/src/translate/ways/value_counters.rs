@@ -40,12 +40,13 @@ use trommel_queue::{VALUE_COUNTERS, ValueCounter};
 use trommel_tuple::Kind;
 
 use super::Way;
-use super::messages::{Pending, Sends};
+use super::pending::{Pending, Routine, Sends};
 use super::strata::NOT_ZERO;
 use super::values::{Counted, Value};
 use crate::base::address::CachePc;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::channel::deliver::DictionaryFull;
+use crate::base::ids::ExitNumber;
+use crate::channel::dictionary::DictionaryFull;
 use crate::memory::region::Regions;
 use crate::slot;
 use crate::translate::persisted::Field;
@@ -77,26 +78,13 @@ impl Way for ValueCounters {
         _: &mut Translator,
         _: &Regions,
         _: &Event,
-        number: u32,
+        number: ExitNumber,
     ) -> Option<Option<(Field, u32)>> {
         Some(Some((
             Field::ValueCounter,
-            crate::base::counted::first_of_value_counter(number),
+            crate::base::counted::first_of_value_counter(number.0),
         )))
     }
-}
-
-/// A message about a value that a routine of the runtime sends.
-#[derive(Clone, Copy)]
-pub(in crate::translate) struct Routine {
-    /// The slot of the routine.
-    pub(in crate::translate) entry: GsOffset,
-    /// The register that says which value counter it was, and the jumps that are executed where that is another's.
-    pub(in crate::translate) value_counter: (Reg, [Rel32; 2]),
-    pub(in crate::translate) value: Value,
-    pub(in crate::translate) path: u32,
-    /// `rcx` is not the app's, and needed afterwards.
-    pub(in crate::translate) holds: bool,
 }
 
 impl Translator {
@@ -113,27 +101,32 @@ impl Translator {
             index,
             value,
             misses,
-        } = self.find_value_counter((path, VALUE_COUNTERS), counted.value, scratch, counted.live);
+        } = self.find_value_counter(
+            (path.0, VALUE_COUNTERS),
+            counted.value,
+            scratch,
+            counted.live,
+        );
         self.job.code.step_value_counter(index, true);
         let full = self.job.code.jcc(NEGATIVE);
         let back = self.job.code.at(self.job.code.here());
-        let told = Routine {
+        let routine = Routine {
             entry: slot!(entry.value_counter),
             value_counter: (index, misses),
             value,
             path,
             holds: counted.holds,
         };
-        self.send_by_routine(full, told, back);
+        self.send_by_routine(full, routine, back);
         Ok(())
     }
 
     /// Lets a routine of the runtime send a message where `from` jumps.
-    fn send_by_routine(&mut self, from: Rel32, told: Routine, back: CachePc) {
+    fn send_by_routine(&mut self, from: Rel32, routine: Routine, back: CachePc) {
         self.job.messages.push(Pending {
             from,
             spilled: self.job.spilled.rcx,
-            of: Sends::ByRoutine(told),
+            of: Sends::ByRoutine(routine),
             back,
         });
     }
@@ -143,36 +136,36 @@ impl Translator {
     pub(in crate::translate) fn call_routine(
         &mut self,
         spilled: bool,
-        told: &Routine,
+        routine: &Routine,
         back: CachePc,
     ) {
         let c = &mut self.job.code;
-        let (s, misses) = told.value_counter;
+        let (s, misses) = routine.value_counter;
         // One that is full was counted already: that is undone, and counted in the next.
         c.step_value_counter(s, false);
         let here = c.here();
         for miss in misses {
             c.bind(miss, here);
         }
-        if let Value::Register(_) = told.value {
+        if let Value::Register(_) = routine.value {
             c.store_gs(slot!(value_counter), s);
         }
-        if told.holds {
+        if routine.holds {
             c.store_gs(slot!(held_rcx), Reg::RCX);
         } else if !spilled {
             c.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        c.keep_value(told.value);
-        let held = told.holds.then_some(slot!(held_rcx));
-        let here = c.call_told(told.entry, told.path, back, held);
+        c.keep_value(routine.value);
+        let held = routine.holds.then_some(slot!(held_rcx));
+        let here = c.call_with_number(routine.entry, routine.path.0, back, held);
         self.note(Field::Message, here);
     }
 
-    /// Looks for the value counter of a value and of a path, or what stands in the place of one, among so many. `scratch`: a register for its index that is not the app's now. `live`: flags are
+    /// Looks for the value counter of a value and of a message's number, or what stands in the place of one, among so many. `scratch`: a register for its index that is not the app's now. `live`: flags are
     /// looked at afterwards, and are not parked.
     pub(in crate::translate) fn find_value_counter(
         &mut self,
-        (path, value_counters): (u32, usize),
+        (key, value_counters): (u32, usize),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
@@ -198,8 +191,10 @@ impl Translator {
         }
         self.job
             .code
-            .mov_imm(s, crate::base::counted::first_of_value_counter(path).into());
-        self.note_counted(Field::ValueCounter, self.job.code.here() - 4, path);
+            .mov_imm(s, crate::base::counted::first_of_value_counter(key).into());
+        // A profiler's key is not kept.
+        let number = ExitNumber(key);
+        self.note_counted(Field::ValueCounter, self.job.code.here() - 4, number);
         self.job.code.crc32(s, value);
         self.job.code.mask(s, mask);
         match value {
@@ -214,7 +209,7 @@ impl Translator {
         if let Value::Slot(_) = value {
             self.job.code.load_gs(s, slot!(value_counter));
         }
-        self.job.code.compare_value_counter_path(s, path);
+        self.job.code.compare_value_counter_path(s, key);
         self.note(Field::Message, self.job.code.here() - 4);
         let another_path = self.job.code.jcc(NOT_ZERO);
         Found {
@@ -261,9 +256,9 @@ impl Code<'_> {
     }
 
     /// `cmp dword gs:[index + path], path`
-    fn compare_value_counter_path(&mut self, index: Reg, path: u32) {
+    fn compare_value_counter_path(&mut self, index: Reg, key: u32) {
         self.on_value_counter(false, 0x81, 7, index, offset_of!(ValueCounter, path));
-        self.raw(&path.to_le_bytes());
+        self.raw(&key.to_le_bytes());
     }
 
     /// `inc dword gs:[index + count]`, or `dec`

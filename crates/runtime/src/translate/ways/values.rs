@@ -42,9 +42,9 @@ use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn, Load, Rm};
 use crate::base::emit::{GsOffset, Reg};
 use crate::channel::counters;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::slot;
-use crate::translate::second::{At, Walk};
+use crate::translate::walk::{At, Walk};
 use crate::translate::{Refusal, Site, Translator, liveness, target};
 
 /// Place of an event's value.
@@ -127,7 +127,7 @@ impl Way for Values {
         let Some(load) = Self::load(t, insn) else {
             return Ok(());
         };
-        t.flags_behind(at.effect.take());
+        t.flags_after(at.effect.take());
         let rest = &walk.insns[at.n + 1..t.job.count];
         t.sample(site, (insn, load), rest, walk.end)
     }
@@ -199,7 +199,7 @@ impl Translator {
         let dead = self.job.spilled.flags
             || self.job.flags.lost
             || self.all_flags_are_dead(site, rest, end)
-            || self.lose_flags_behind();
+            || self.lose_flags_after();
         let event = Event::Dynamic {
             kind: Kind::Value,
             pc: target(insn.pc()),

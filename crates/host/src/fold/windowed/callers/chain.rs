@@ -252,14 +252,14 @@ impl Chain {
 
     /// The call that comes back to an address, if there is one before it.
     fn call_of(&mut self, back: u64, modules: &Modules) -> Option<Place> {
-        let behind = modules.place_at(TargetPc(back));
+        let returns_to = modules.place_at(TargetPc(back));
         let find = || {
-            let frames = modules.frames(behind.module())?;
-            let at = call_in_front_of(&frames, behind.vaddr().0)?;
-            Some(Place::new(behind.module(), Vaddr(at)))
+            let frames = modules.frames(returns_to.module())?;
+            let at = call_before(&frames, returns_to.vaddr().0)?;
+            Some(Place::new(returns_to.module(), Vaddr(at)))
         };
         forget_many(&mut self.call_of);
-        *self.call_of.entry(behind).or_insert_with(find)
+        *self.call_of.entry(returns_to).or_insert_with(find)
     }
 
     /// Returns whether an indirect jump leaves the return address what it is: it stays in its function, or leads to the start of one.
@@ -297,15 +297,15 @@ fn forget_many<K, V>(known: &mut FxHashMap<K, V>) {
 }
 
 /// The vaddr of a call that ends where the code after it begins, as the instructions of its function are from the first on.
-fn call_in_front_of(frames: &Frames, behind: u64) -> Option<u64> {
-    let function = frames.function(behind.checked_sub(1)?)?;
-    let code = frames.code(function.start..behind)?;
+fn call_before(frames: &Frames, returns_to: u64) -> Option<u64> {
+    let function = frames.function(returns_to.checked_sub(1)?)?;
+    let code = frames.code(function.start..returns_to)?;
     let mut decoder = Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE);
     let mut last = None;
     while decoder.can_decode() {
         last = Some(decoder.decode());
     }
-    let last = last.filter(|last| last.next_ip() == behind)?;
+    let last = last.filter(|last| last.next_ip() == returns_to)?;
     let calls = matches!(
         last.flow_control(),
         FlowControl::Call | FlowControl::IndirectCall

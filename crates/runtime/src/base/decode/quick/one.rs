@@ -171,8 +171,8 @@ pub(super) fn one(
                 insn.used |= RAX as u16;
             }
             if memory {
-                // frstor
-                if opcode == 0xdd && m.reg == 4 {
+                // frstor, fnsave, fnstenv
+                if matches!((opcode, m.reg), (0xdd, 4 | 6) | (0xd9, 6)) {
                     return None;
                 }
                 insn.load = x87_load(opcode, m.reg).map(Load::Before);

@@ -83,7 +83,8 @@ pub(super) fn two(
         // fences; xsave, xrstor, xsaveopt
         0xae => match (memory, m.reg) {
             _ if p.short_operands => return None,
-            (true, 4..=6) => insn.used |= (RAX | RDX) as u16,
+            // xrstor
+            (true, 5) => insn.used |= (RAX | RDX) as u16,
             (true, 2 | 3) => {}
             (false, 5..=7) if bytes[at & 31] & 7 == 0 => {}
             _ => return None,
@@ -150,7 +151,6 @@ pub(super) fn two(
         0xc7 => match (memory, m.reg) {
             _ if p.short_operands => return None,
             (true, 1) => insn.used |= (RAX | RBX | RCX | RDX) as u16,
-            (true, 4) => insn.used |= (RAX | RDX) as u16,
             _ => return None,
         },
         // bswap

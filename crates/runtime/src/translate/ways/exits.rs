@@ -10,10 +10,11 @@
 use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::emit::{Code, GsOffset, Reg};
+use crate::base::ids::ExitNumber;
 use crate::base::prefix::Prefix;
 use crate::base::recipe::Recipe;
 use crate::channel::counters;
-use crate::channel::deliver::DictionaryFull;
+use crate::channel::dictionary::DictionaryFull;
 use crate::translate::persisted::Field;
 use crate::translate::persisted::parts::{Count, Parts};
 use crate::translate::{Site, Translator};
@@ -45,15 +46,15 @@ impl Way for Exits {
         site: &mut Site<'_>,
         exit: &mut Leaving,
     ) -> Result<(), DictionaryFull> {
-        let told = exit.counted || exit.call || t.job.onward == Prefix::UNKNOWN;
+        let ends = exit.counted || exit.call || t.job.onward == Prefix::UNKNOWN;
         let any = !exit.passed.is_empty() || exit.tail.is_some();
-        let Some(block) = exit.block.filter(|_| told && any) else {
+        let Some(block) = exit.block.filter(|_| ends && any) else {
             return Ok(());
         };
         let number = t.path_of(site, block, exit.passed, exit.tail)?;
         exit.number = Some(number);
         if exit.indirect.is_none() {
-            t.job.onward_path = number;
+            t.job.onward_path = number.0;
         }
         exit.recorded = exit.counted && Self::counter(t, exit).is_none();
         exit.needs_rcx |= exit.recorded;
@@ -120,7 +121,7 @@ impl Way for Exits {
         };
         let counted = match t.samples() || t.counts_values() {
             true => counters::have_room(all),
-            false => paths == 0 || t.counter(all - 1).is_some(),
+            false => paths == 0 || t.counter(ExitNumber(all - 1)).is_some(),
         };
         let branches = parts.count(Count::Branches);
         counted && (branches == 0 || t.counts() && site.pairs.have_room_for(branches))
@@ -157,7 +158,7 @@ impl Translator {
     }
 
     /// Returns the counter of a path's executions, unless they are recorded.
-    pub fn counter(&self, path: u32) -> Option<GsOffset> {
+    pub fn counter(&self, path: ExitNumber) -> Option<GsOffset> {
         counters::counter(path).filter(|_| self.counts_paths())
     }
 
@@ -178,7 +179,7 @@ impl Translator {
     }
 
     /// Does the same as [`Self::lose_flags`], after an instruction whose effect is taken note of.
-    pub(in crate::translate) fn lose_flags_behind(&mut self) -> bool {
+    pub(in crate::translate) fn lose_flags_after(&mut self) -> bool {
         self.job.flags.lost = self.job.flags.recipe.is_some();
         self.job.flags.lost
     }

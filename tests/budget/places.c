@@ -1,4 +1,4 @@
-// A function that is called from 64 places with a cell of its own each; from two of them most of the time. ./crowd TURNS
+// A function that is called from 64 places with a cell of its own each; from two of them most of the time. ./places TURNS
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,61 @@
+//! The arguments of `export`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::parse;
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel export --list                           the formats
+  trommel export --format callgrind               trommel.data for KCachegrind
+  trommel export --format bolt -o app.fdata       the program's branches for llvm-bolt
+  trommel export --format profgen --module libc.so.6 other.data
+  trommel export --format firefox contexts.data   call paths for profiler.firefox.com
+
+Most formats need branches and calls: trommel record -e edge,call -- PROGRAM. Those of call paths need `-e stack` or
+`-e context`. See `trommel help export`.")]
+pub(crate) struct ExportArgs {
+    /// A profile, or the directory of a database (`trommel help database`)
+    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) file: PathBuf,
+
+    /// The format; --list shows all
+    #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
+    pub(crate) format: Option<String>,
+
+    /// Write this file, - is standard output [default: the program's name and the format's ending]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Only code of this module, by path or file name; can be repeated [default: the program, or all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) module: Vec<String>,
+
+    /// Only code of modules with this build id, or its beginning; can be repeated
+    #[arg(long, value_name = "HEX")]
+    pub(crate) build_id: Vec<String>,
+
+    /// Only this process; can be repeated [default: the sum of all]
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+
+    /// Only epochs of a database from this time on, such as 2h (ago)
+    #[arg(long, value_name = "TIME", value_parser = parse::moment)]
+    pub(crate) since: Option<u64>,
+
+    /// Only epochs of a database up to this time; written as --since
+    #[arg(long, value_name = "TIME", value_parser = parse::moment)]
+    pub(crate) until: Option<u64>,
+
+    /// Write estimates where the format promises exact counts
+    #[arg(long)]
+    pub(crate) estimates: bool,
+
+    /// List the formats
+    #[arg(long)]
+    pub(crate) list: bool,
+}

@@ -1,0 +1,281 @@
+//! `trommel export`: a profile in the format of another tool.
+//!
+//! The formats are in `trommel_export`. This file chooses the profile, the modules and the output, and says which command comes next.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use trommel_code::Program;
+use trommel_export::{
+    CallPaths, ExportError, FORMATS, Format, Input, Modules, PATH_FORMATS, PathFormat,
+};
+use trommel_profile::call_tree as tree;
+use trommel_profile::confidence::{Basis, Confidence};
+use trommel_profile::{Module, Profile};
+use trommel_symbol::Files;
+use trommel_tuple::ModuleId;
+
+use crate::args::{ExportArgs, SelectArgs};
+use crate::load;
+use crate::output;
+
+/// Runs the command.
+pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
+    if args.list {
+        list(&mut output::stdout())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = args.format.as_deref().unwrap_or_default();
+    known(name)?;
+    let select = SelectArgs {
+        since: args.since,
+        until: args.until,
+        module: Vec::new(),
+        build_id: Vec::new(),
+    };
+    let mut loaded = load::profiles(&args.file, &select)?;
+    loaded.only(&args.file, &args.pid)?;
+    let (profile, rows, _) = loaded.merge()?;
+    let has_paths = profile.call_trees.iter().any(|t| !t.nodes().is_empty());
+    let format = match (trommel_export::find_paths(name), trommel_export::find(name)) {
+        (Some(format), _) if has_paths => return paths(args, format, &profile),
+        (_, Some(format)) => format,
+        (Some(format), None) => {
+            let format = format.name;
+            return Err(of_file(&args.file, &ExportError::NoPaths { format }));
+        }
+        (None, None) => bail!("{name}: no such format"),
+    };
+    Input::check(&profile).map_err(|error| of_file(&args.file, &error))?;
+    let mut confidence = Confidence::of_processes(&profile, rows.len());
+    let exact = confidence.basis() == Basis::Exact;
+    if format.promises_exact() && !exact && !args.estimates {
+        bail!(
+            "{}: holds estimates, in which code that was not seen may have been executed, and {} says what was not; \
+             record without sampling, or add --estimates",
+            args.file.display(),
+            format.name()
+        );
+    }
+    let files = Files::new();
+    let mut symbols = load::symbols(&files, &profile);
+    let Some(program) = Program::new(&profile, &symbols, &mut confidence) else {
+        bail!("{}: holds no branches or calls", args.file.display());
+    };
+    let modules = modules(args, format, &profile, &program)?;
+    let path = |id: &ModuleId| {
+        profile
+            .modules
+            .iter()
+            .find(|m| m.id == *id)
+            .map(|m| &m.path[..])
+    };
+    let only = match &modules[..] {
+        [one] => path(one).unwrap_or_default().to_vec(),
+        _ => Vec::new(),
+    };
+    let mut input = Input {
+        profile: &profile,
+        program: &program,
+        symbols: &mut symbols,
+        modules,
+    };
+    let out = destination(args, format.extension(), &only);
+    write(&args.file, &out, |file| format.write(&mut input, file))?;
+    if out != Path::new("-") {
+        let module = output::command_line(&[only]);
+        let estimates = if exact {
+            ""
+        } else {
+            "; its counts are estimates"
+        };
+        say(format.name(), &out, estimates, |file| {
+            format.next(file, &module)
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes call paths.
+fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<ExitCode> {
+    if !args.module.is_empty() || !args.build_id.is_empty() {
+        bail!(
+            "--module and --build-id choose code, and {} holds whole call paths: leave them out",
+            format.name
+        );
+    }
+    let files = Files::new();
+    let mut symbols = load::symbols(&files, profile);
+    let Some(paths) = CallPaths::new(profile, &mut symbols) else {
+        let format = format.name;
+        return Err(of_file(&args.file, &ExportError::NoPaths { format }));
+    };
+    let program = profile.command.first().map_or(&b""[..], |name| name);
+    let out = destination(args, format.extension, program);
+    write(&args.file, &out, |file| {
+        (format.write)(&paths, &mut symbols, file)
+    })?;
+    if out != Path::new("-") {
+        let basis = paths.tree.basis;
+        let words = match basis {
+            tree::Basis::Stacks => "; from sampled stacks",
+            tree::Basis::Contexts => "; from exact contexts",
+        };
+        say(format.name, &out, words, |file| (format.next)(file, basis));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_file(file: &Path, error: &ExportError) -> anyhow::Error {
+    anyhow::anyhow!("{}: {error}", file.display())
+}
+
+/// Prints the formats, one line each.
+fn list(out: &mut impl Write) -> io::Result<()> {
+    for format in FORMATS {
+        writeln!(out, "{:18} {}", format.name(), format.about())?;
+    }
+    let more = |format: &&PathFormat| trommel_export::find(format.name).is_none();
+    for format in PATH_FORMATS.iter().filter(more) {
+        writeln!(out, "{:18} {}", format.name, format.about)?;
+    }
+    out.flush()
+}
+
+/// Checks that there is a format of this name.
+fn known(name: &str) -> Result<()> {
+    if trommel_export::find(name).is_some() || trommel_export::find_paths(name).is_some() {
+        return Ok(());
+    }
+    if let Some(why) = trommel_export::why_not(name) {
+        bail!("{name}: {why}");
+    }
+    let mut names: Vec<&str> = FORMATS.iter().map(|format| format.name()).collect();
+    names.extend(PATH_FORMATS.iter().map(|format| format.name));
+    names.sort_unstable();
+    names.dedup();
+    bail!("{name}: no such format; there are {}", names.join(", "))
+}
+
+/// The modules that are written.
+fn modules(
+    args: &ExportArgs,
+    format: &dyn Format,
+    profile: &Profile,
+    program: &Program,
+) -> Result<Vec<ModuleId>> {
+    let executed = |module: &&Module| program.modules.contains_key(&module.id);
+    let is_file = |module: &&Module| executed(module) && module.id != ModuleId::ANON;
+    if !profile.modules.iter().any(|module| is_file(&module)) {
+        bail!(
+            "{}: no executed code of any file is known; where samples or windows were too few to see any, record for longer, \
+             or with a greater --budget or --rate",
+            args.file.display()
+        );
+    }
+    if !args.module.is_empty() || !args.build_id.is_empty() {
+        let wanted = |m: &&Module| load::is_wanted(m, &args.module, &args.build_id);
+        let found: Vec<ModuleId> = profile
+            .modules
+            .iter()
+            .filter(wanted)
+            .map(|m| m.id)
+            .collect();
+        if found.is_empty() {
+            let wanted = [&args.module[..], &args.build_id[..]].concat();
+            bail!(
+                "{}: no module is called {}; there are {}",
+                args.file.display(),
+                wanted.join(" or "),
+                names(profile.modules.iter().filter(executed))
+            );
+        }
+        return Ok(found);
+    }
+    if format.modules() == Modules::All {
+        return Ok(profile
+            .modules
+            .iter()
+            .filter(is_file)
+            .map(|m| m.id)
+            .collect());
+    }
+    let command = profile.command.first().map_or(&b""[..], |name| name);
+    let base = |path: &[u8]| path.rsplit(|c| *c == b'/').next().unwrap_or(path).to_vec();
+    let is_program = |m: &&Module| base(&m.path) == base(command);
+    if let Some(module) = profile.modules.iter().filter(executed).find(is_program) {
+        return Ok(vec![module.id]);
+    }
+    // Run by another name, as through a link or a #! line: the file that executed most.
+    let mut most = program.functions.iter().map(|function| function.module);
+    Ok(most
+        .find(|module| *module != ModuleId::ANON)
+        .into_iter()
+        .collect())
+}
+
+fn names<'m>(modules: impl Iterator<Item = &'m Module>) -> String {
+    let base = |m: &Module| {
+        String::from_utf8_lossy(&m.path)
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    modules.map(base).collect::<Vec<_>>().join(", ")
+}
+
+fn destination(args: &ExportArgs, extension: &str, only: &[u8]) -> PathBuf {
+    if let Some(output) = &args.output {
+        return output.clone();
+    }
+    let path = Path::new(std::ffi::OsStr::from_bytes(only));
+    let name = path.file_name().unwrap_or("trommel".as_ref());
+    let mut file = name.to_owned();
+    file.push(".");
+    file.push(extension);
+    file.into()
+}
+
+/// Writes a file, whole or not at all.
+fn write(
+    from: &Path,
+    out: &Path,
+    export: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
+) -> Result<()> {
+    let mut refused = None;
+    let export = |file: &mut dyn Write| {
+        export(file).map_err(|error| match error {
+            ExportError::Write(error) => error,
+            other => {
+                refused = Some(other);
+                io::Error::other("refused")
+            }
+        })
+    };
+    let done = if out == Path::new("-") {
+        let mut stdout = output::stdout();
+        let done = export(&mut stdout).and_then(|()| stdout.flush());
+        done.map_err(anyhow::Error::from)
+    } else {
+        trommel_store::write_file(out, export)
+            .map(|_| ())
+            .map_err(anyhow::Error::from)
+    };
+    match refused {
+        Some(why) => Err(of_file(from, &why)),
+        None => done,
+    }
+}
+
+/// Says what was written, and the command that reads it.
+fn say(format: &str, out: &Path, more: &str, next: impl FnOnce(&str) -> String) {
+    let file = output::command_line(&[out.as_os_str().as_bytes().to_vec()]);
+    let next = next(&file);
+    output::complain(&format!(
+        "wrote {file}, format {format}{more}; next: {next}"
+    ));
+}

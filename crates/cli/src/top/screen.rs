@@ -1,0 +1,264 @@
+//! One screen, as lines: facts, tabs, a table, news and keys. No line is wider than it may be.
+
+use super::history::{History, Sum};
+use super::state::{Shown, State};
+use super::tables::{self, Lines};
+use crate::output::{duration, grouped, printable};
+use crate::report::table::ended;
+
+/// The look of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    Plain,
+    Strong,
+    /// Titles of a table.
+    Head,
+    /// The chosen row.
+    Chosen,
+}
+
+/// A screen.
+pub(super) struct Screen {
+    pub(super) lines: Vec<(Look, String)>,
+    /// Rows of the table, on the screen or not.
+    pub(super) rows: usize,
+    /// Rows that there is room for.
+    pub(super) page: usize,
+}
+
+/// Lines that are no rows.
+const FRAME: usize = 6;
+const KEYS: &str =
+    " q quit  arrows move  f b c v p table  s sort  t recent/all  space pause  h help";
+const HELP: [&str; 11] = [
+    " q, Esc         quit; detaches from the process",
+    " arrows, j, k   move; PgUp, PgDn, Home and End too",
+    " f              functions: instructions that they executed, and calls",
+    " b              branches, with where they went",
+    " c              calls",
+    " v              loads, with the values that they loaded most",
+    " p              processes, with --all",
+    " Tab            next table",
+    " s              sort by another column",
+    " t              counts of the last 10 moments, or of the whole time",
+    " space          pause",
+];
+
+/// Returns the screen of so many columns and lines.
+pub(super) fn screen(state: &State, history: &History, (width, height): (usize, usize)) -> Screen {
+    let sum = history.sum(state.whole);
+    let page = height.saturating_sub(FRAME).max(1);
+    let mut lines = vec![
+        (Look::Strong, title(history)),
+        (Look::Plain, facts(state, history, &sum)),
+        (Look::Plain, tabs(state)),
+    ];
+    let Lines { head, rows } = tables::lines(&sum, state.shown, state.order(), width);
+    let number = rows.len();
+    if state.help {
+        lines.extend(HELP.iter().map(|text| (Look::Plain, (*text).to_owned())));
+    } else {
+        lines.push((Look::Head, head));
+        let chosen = state.chosen.min(number.saturating_sub(1));
+        let first = (chosen + 1).saturating_sub(page);
+        for (n, row) in rows.into_iter().enumerate().skip(first).take(page) {
+            lines.push(match n == chosen {
+                true => (Look::Chosen, row.replacen(' ', ">", 1)),
+                false => (Look::Plain, row),
+            });
+        }
+        if number == 0 {
+            lines.push((Look::Plain, nothing(state, history)));
+        }
+    }
+    lines.truncate(height.saturating_sub(2));
+    lines.resize(height.saturating_sub(2), (Look::Plain, String::new()));
+    let news = history.news.front();
+    lines.push((
+        Look::Strong,
+        news.map_or_else(String::new, |n| format!(" {n}")),
+    ));
+    lines.push((Look::Plain, KEYS.to_owned()));
+    for (_, text) in &mut lines {
+        *text = ended(printable(text).trim_end(), width);
+    }
+    lines.truncate(height);
+    Screen {
+        lines,
+        rows: number,
+        page,
+    }
+}
+
+fn title(history: &History) -> String {
+    match history.last() {
+        Some(last) => format!(" trommel top: {}", last.command),
+        None => " trommel top: waiting for the first counts".to_owned(),
+    }
+}
+
+/// The line of what is known of the run, and of the cost.
+pub(super) fn facts(state: &State, history: &History, sum: &Sum) -> String {
+    let Some(last) = history.last() else {
+        return String::new();
+    };
+    let cpu = 100.0 * last.cpu_ns as f64 / last.wall_ns.max(1) as f64;
+    let what = match sum.is_time {
+        true => "samples",
+        false => "windows",
+    };
+    let threads = match last.threads {
+        0 => String::new(),
+        n => format!("  threads {}", grouped(n)),
+    };
+    let mode = match (state.ended, state.paused) {
+        (true, _) => "  ended",
+        (false, true) => "  paused",
+        (false, false) => "",
+    };
+    format!(
+        " cpu {cpu:.0}%{threads}  cost {:.2}% of {}%  {} {what} in {}{mode}",
+        sum.cost(),
+        last.budget_percent,
+        grouped(sum.samples),
+        duration(sum.wall_ns),
+    )
+}
+
+fn tabs(state: &State) -> String {
+    let mut text = String::new();
+    for shown in Shown::ALL {
+        let name = shown.name();
+        text.push_str(&match shown == state.shown {
+            true => format!(" [{name}]"),
+            false => format!("  {name} "),
+        });
+    }
+    format!("{text}  by {}", state.order())
+}
+
+fn nothing(state: &State, history: &History) -> String {
+    let time = history.last().is_some_and(|last| last.unit == "ns");
+    match (state.shown, history.last()) {
+        (_, None) => " no counts yet".to_owned(),
+        (Shown::Processes, _) if !time => " one process is watched; --all shows all".to_owned(),
+        (Shown::Branches | Shown::Calls | Shown::Values, _) if time => {
+            " samples of the machine tell times only; -p PID shows this of a process".to_owned()
+        }
+        _ => " none seen".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::{FunctionRow, Snapshot, TransferRow, ValueRow, Valued};
+    use super::super::state::Action;
+    use super::*;
+    use unicode_width::UnicodeWidthStr;
+
+    const LONG: &str = "namespace_of_some_length::Type<with, arguments>::function_of_some_length";
+
+    fn history() -> History {
+        let mut history = History::default();
+        let functions = (0..50).map(|n| FunctionRow {
+            name: format!("{LONG}_{n}"),
+            module: "libsomething.so.6.0.33".to_owned(),
+            own: 1e9 / f64::from(n + 1),
+            calls: f64::from(n),
+        });
+        history.add(Snapshot {
+            unit: "instructions".to_owned(),
+            command: format!("./app {LONG} {LONG}"),
+            wall_ns: 1_000_000_000,
+            cpu_ns: 1_980_000_000,
+            threads: 4,
+            cost_percent: 0.9,
+            budget_percent: 1.0,
+            samples: 1234,
+            total: 4.5e9,
+            seen: [("edge".to_owned(), 1000)].into(),
+            functions: functions.collect(),
+            branches: vec![TransferRow {
+                from: format!("{LONG}+0x123"),
+                to: "+0x45".to_owned(),
+                kind: "fallthrough".to_owned(),
+                module: "app".to_owned(),
+                count: 900,
+            }],
+            values: vec![ValueRow {
+                at: format!("{LONG}+0x7"),
+                module: "app".to_owned(),
+                executions: 100,
+                top: vec![Valued {
+                    shown: "0x7ffc00001230 <a_variable_of_some_length>".to_owned(),
+                    count: 93,
+                }],
+            }],
+            news: vec![format!("not observed from here on: {LONG} {LONG}")],
+            ..Snapshot::default()
+        });
+        history
+    }
+
+    #[test]
+    fn every_table_fits_at_each_width_and_height() {
+        let history = history();
+        for shown in Shown::ALL {
+            for width in [20, 80, 120, 200] {
+                for height in [3, 8, 24, 50] {
+                    let mut state = State::default();
+                    state.act(Action::Show(shown), 0, 0);
+                    let screen = screen(&state, &history, (width, height));
+                    assert_eq!(screen.lines.len(), height);
+                    for (_, line) in &screen.lines {
+                        assert!(line.width() <= width, "{width}: {line}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eighty_columns_hold_what_matters() {
+        let (state, history) = (State::default(), history());
+        let screen = screen(&state, &history, (80, 24));
+        let text: Vec<&str> = screen.lines.iter().map(|(_, line)| &**line).collect();
+        assert!(text[1].contains("cpu 198%") && text[1].contains("cost 0.90% of 1%"));
+        assert!(text[2].contains("[functions]") && text[2].contains("processes"));
+        assert!(text[3].contains("instructions") && text[4].contains("1 000 000 000  22.2%"));
+        assert!(text[4].starts_with('>') && text[4].contains("function_of_some_length"));
+        assert!(text[22].contains("not observed") && text[23].contains("q quit"));
+        assert_eq!((screen.rows, screen.page), (50, 18));
+    }
+
+    #[test]
+    fn the_chosen_row_is_on_the_screen() {
+        let history = history();
+        let mut state = State::default();
+        for (action, expected) in [
+            (Action::Last, "_49"),
+            (Action::Up, "_48"),
+            (Action::First, "_0"),
+        ] {
+            state.act(action, 50, 18);
+            let screen = screen(&state, &history, (200, 24));
+            let chosen: Vec<_> = (screen.lines.iter())
+                .filter(|(look, _)| *look == Look::Chosen)
+                .collect();
+            assert_eq!(chosen.len(), 1);
+            assert!(
+                chosen[0].1.contains(&format!("{expected} ")),
+                "{}",
+                chosen[0].1
+            );
+        }
+    }
+
+    #[test]
+    fn names_do_not_reach_the_terminal_as_commands() {
+        let mut history = History::default();
+        history.add(Snapshot::said("a\x1b[2Jb".to_owned()));
+        let screen = screen(&State::default(), &history, (80, 10));
+        assert!(screen.lines.iter().all(|(_, line)| !line.contains('\x1b')));
+    }
+}

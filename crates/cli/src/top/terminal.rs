@@ -1,0 +1,163 @@
+//! The terminal: keys in, screens out. Whatever happens, it is left as it was.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+
+use anyhow::Result;
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::style::{Attribute, Print, SetAttribute};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode, size,
+};
+use crossterm::{execute, queue};
+use trommel_host::kernel::interrupt::Guard;
+
+use super::history::History;
+use super::screen::{Look, Screen, screen};
+use super::snapshot::Snapshot;
+use super::state::{Action, Shown, State};
+use crate::output;
+
+/// From one look at the pipe to the next, at least.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Puts the terminal back when dropped.
+struct Raw;
+
+impl Raw {
+    fn enter() -> io::Result<Self> {
+        enable_raw_mode()?;
+        let raw = Self;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(raw)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // There is nobody to tell.
+        let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Shows what comes until whoever looks quits. Returns what was seen.
+///
+/// # Errors
+/// The terminal is gone.
+pub(super) fn run(moments: &Receiver<Snapshot>, guard: &Guard) -> Result<History> {
+    let mut history = History::default();
+    let mut held = Vec::new();
+    let mut state = State::default();
+    let raw = Raw::enter()?;
+    let mut drawn = Vec::new();
+    while !state.quits && !guard.asked() {
+        loop {
+            match moments.try_recv() {
+                Ok(moment) => held.push(moment),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    state.ended = true;
+                    break;
+                }
+            }
+        }
+        if !state.paused {
+            held.drain(..).for_each(|moment| history.add(moment));
+        }
+        if state.ended && history.last().is_none() {
+            // The reason is for whoever started this.
+            break;
+        }
+        let (width, height) = size()?;
+        let room = (usize::from(width), usize::from(height));
+        let now = screen(&state, &history, room);
+        draw(&now, &mut drawn, room)?;
+        if event::poll(LOOK)? {
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => {
+                    if let Some(action) = action(key) {
+                        state.act(action, now.rows, now.page);
+                    }
+                }
+                // Other columns: nothing of what is there holds.
+                Event::Resize(..) => drawn.clear(),
+                _ => {}
+            }
+        }
+    }
+    drop(raw);
+    Ok(history)
+}
+
+/// Returns what a key asks for.
+fn action(key: KeyEvent) -> Option<Action> {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c' | 'd') if control => Action::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
+        KeyCode::Up | KeyCode::Char('k') => Action::Up,
+        KeyCode::Down | KeyCode::Char('j') => Action::Down,
+        KeyCode::PageUp => Action::PageUp,
+        KeyCode::PageDown => Action::PageDown,
+        KeyCode::Home | KeyCode::Char('g') => Action::First,
+        KeyCode::End | KeyCode::Char('G') => Action::Last,
+        KeyCode::Char('f') => Action::Show(Shown::Functions),
+        KeyCode::Char('b') => Action::Show(Shown::Branches),
+        KeyCode::Char('c') => Action::Show(Shown::Calls),
+        KeyCode::Char('v') => Action::Show(Shown::Values),
+        KeyCode::Char('p') => Action::Show(Shown::Processes),
+        KeyCode::Tab => Action::Next,
+        KeyCode::Char('s') => Action::Sort,
+        KeyCode::Char('t') => Action::Whole,
+        KeyCode::Char(' ') => Action::Pause,
+        KeyCode::Char('h' | '?') => Action::Help,
+        _ => return None,
+    })
+}
+
+/// Writes the lines that are others than those `drawn`.
+fn draw(
+    screen: &Screen,
+    drawn: &mut Vec<(Look, String)>,
+    (width, height): (usize, usize),
+) -> io::Result<()> {
+    let colours = output::colours(&io::stdout());
+    let mut out = Vec::new();
+    if drawn.len() != height {
+        queue!(out, Clear(ClearType::All))?;
+        *drawn = vec![(Look::Plain, String::new()); height];
+    }
+    for (y, (line, before)) in screen.lines.iter().zip(drawn.iter_mut()).enumerate() {
+        if line == before {
+            continue;
+        }
+        let (look, text) = line;
+        queue!(out, MoveTo(0, y as u16))?;
+        let attribute = match look {
+            Look::Plain => None,
+            Look::Strong => Some(Attribute::Bold),
+            Look::Head | Look::Chosen => Some(Attribute::Reverse),
+        };
+        match attribute.filter(|_| colours) {
+            Some(attribute) => queue!(
+                out,
+                SetAttribute(attribute),
+                Print(text),
+                SetAttribute(Attribute::Reset)
+            )?,
+            None => queue!(out, Print(text))?,
+        }
+        // A full line has nothing after it, and clearing there would take its last character.
+        if unicode_width::UnicodeWidthStr::width(&**text) < width {
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+        }
+        *before = line.clone();
+    }
+    let mut to = io::stdout().lock();
+    to.write_all(&out)?;
+    to.flush()
+}

@@ -1,0 +1,292 @@
+//! `trommel top`, on a terminal of the test's own: what is on the screen, at several sizes, with keys and without colours.
+
+mod common;
+#[path = "common/compile.rs"]
+mod compile;
+#[path = "common/pty.rs"]
+mod pty;
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use common::Dir;
+use compile::compile;
+use pty::Pty;
+use rustix::termios::{LocalModes, tcgetattr};
+use serde_json::Value;
+
+/// Executes `hot` three times as long as `warm`, until it is ended.
+const BUSY: &str = r#"
+static volatile int table[4096];
+__attribute__((noinline)) int hot(int n) { int s = 0; for (int i = 0; i < n; i++) { s += table[i & 4095] * 7; if (s & 64) s ^= i; } return s; }
+__attribute__((noinline)) int warm(int n) { int s = 1; for (int i = 0; i < n; i++) s = s * 31 + table[7]; return s; }
+int main(void) { int s = 0; for (;;) s += hot(30000) + warm(10000); return s; }
+"#;
+
+fn busy(name: &str) -> Dir {
+    let dir = Dir::new(name);
+    compile(&dir.0, "busy", &["-O1"], BUSY);
+    dir
+}
+
+/// The command on a terminal.
+struct Terminal {
+    pty: Pty,
+    output: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// All that was written to it.
+    written: Vec<u8>,
+    command: Child,
+}
+
+impl Terminal {
+    fn start(dir: &Dir, size: (u16, u16), no_color: bool) -> Self {
+        let pty = Pty::new(size);
+        // It gets the terminal as its own, so that a change of size reaches it.
+        let mut command = Command::new("setsid");
+        command
+            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_trommel")])
+            .args(["top", "--delay", "0.5", "--budget", "5", "--", "./busy"])
+            .current_dir(&dir.0)
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .stdin(pty.stream())
+            .stdout(pty.stream())
+            .stderr(pty.stream());
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let command = command.spawn().expect("starts");
+        Self {
+            output: pty.output(),
+            pty,
+            screen: vt100::Parser::new(size.1, size.0, 0),
+            written: Vec::new(),
+            command,
+        }
+    }
+
+    fn resize(&mut self, (columns, lines): (u16, u16)) {
+        self.screen.screen_mut().set_size(lines, columns);
+        self.pty.resize((columns, lines));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.pty
+            .keyboard
+            .write_all(keys.as_bytes())
+            .expect("written");
+    }
+
+    /// Waits for a screen that is `so`, and returns its lines.
+    fn until(&mut self, what: &str, so: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen.screen();
+            let lines: Vec<String> = screen.rows(0, screen.size().1).collect();
+            if so(&lines) {
+                return lines;
+            }
+            let late = began.elapsed() > Duration::from_secs(120);
+            assert!(!late, "{what}:\n{}", lines.join("\n"));
+            match self.output.recv_timeout(Duration::from_millis(100)) {
+                Ok(bytes) => {
+                    self.screen.process(&bytes);
+                    self.written.extend(bytes);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended: {}", lines.join("\n")),
+            }
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Where a test fails: the command ends with its terminal.
+        let _ = self.command.kill();
+        let _ = self.command.wait();
+    }
+}
+
+fn has(lines: &[String], parts: &[&str]) -> bool {
+    let has = |part: &&str| lines.iter().any(|line| line.contains(*part));
+    parts.iter().all(has)
+}
+
+/// Returns true if the frame is where it should be, and the chosen row is the hottest.
+fn is_whole(lines: &[String]) -> bool {
+    let last = lines.last().is_some_and(|line| line.contains("q quit"));
+    let chosen = lines.iter().find(|line| line.starts_with('>'));
+    last && lines[0].contains("trommel top: ./busy") && chosen.is_some_and(|l| l.contains(" hot "))
+}
+
+#[test]
+fn screens_fit_every_size_and_keys_choose() {
+    let dir = busy("top-screens");
+    let mut top = Terminal::start(&dir, (80, 24), false);
+    let lines = top.until("functions", |lines| {
+        is_whole(lines) && has(lines, &["[functions]", " warm ", "cost ", "windows in"])
+    });
+    assert_eq!(lines.len(), 24);
+    // No canonical input, so keys come at once.
+    let modes = |top: &Terminal| tcgetattr(&top.pty.keyboard).expect("modes").local_modes;
+    assert!(!modes(&top).contains(LocalModes::ICANON));
+    top.press("b");
+    top.until("branches", |lines| {
+        has(lines, &["[branches]", "taken", "hot+"])
+    });
+    top.press("v");
+    top.until("values", |lines| has(lines, &["[values]", "0 100.0%"]));
+    top.press("c\t\t");
+    top.until("the next table", |lines| has(lines, &["[processes]"]));
+    top.press("h");
+    top.until("help", |lines| has(lines, &["sort by another column"]));
+    top.press("qf");
+    top.until("functions again", |lines| {
+        has(lines, &["[functions]", "by self"])
+    });
+    top.press("s");
+    top.until("another order", |lines| has(lines, &["by calls"]));
+    top.press("s\x1b[B");
+    // By name the second of two is chosen.
+    top.until("the second row", |lines| {
+        has(lines, &["by name"])
+            && lines
+                .iter()
+                .any(|l| l.starts_with('>') && !l.contains(" hot "))
+    });
+    top.press("\x1b[Hs");
+    for size in [(120, 30), (200, 40), (80, 10)] {
+        top.resize(size);
+        let lines = top.until("another size", is_whole);
+        assert_eq!(lines.len(), usize::from(size.1));
+    }
+    assert!(top.written.windows(4).any(|w| w == b"\x1b[7m"), "reverse");
+    top.press("q");
+    let ended = top.command.wait().expect("ends");
+    assert!(ended.success(), "{ended}");
+    top.until("the screen from before", |_| true);
+    assert!(modes(&top).contains(LocalModes::ICANON), "as before");
+    // The program ends with what has started it.
+    let program = std::fs::canonicalize(dir.0.join("busy")).expect("a path");
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let running = processes
+        .filter_map(|entry| std::fs::read_link(entry.path().join("exe")).ok())
+        .any(|path| path == program);
+    assert!(!running, "the program goes on");
+}
+
+#[test]
+fn without_colours_nothing_has_attributes() {
+    let dir = busy("top-plain");
+    let mut top = Terminal::start(&dir, (80, 24), true);
+    top.until("functions", is_whole);
+    top.press("\x03");
+    assert!(top.command.wait().expect("ends").success());
+    let text = String::from_utf8_lossy(&top.written).into_owned();
+    let sequences = text.split("\x1b[").skip(1);
+    for sequence in sequences {
+        let end = sequence.find(|c: char| !c.is_ascii_digit() && c != ';' && c != '?');
+        let attribute = end.is_some_and(|at| sequence[at..].starts_with('m'));
+        assert!(!attribute, "{sequence:?}");
+    }
+}
+
+#[test]
+fn one_screen_and_lines_of_json_need_no_terminal() {
+    let dir = busy("top-text");
+    let text = dir.trommel(&["top", "--once", "--budget", "5", "--", "./busy"]);
+    let text = String::from_utf8(text).expect("UTF-8");
+    for part in [
+        "# ./busy",
+        "cost ",
+        "# functions",
+        " hot ",
+        "# branches",
+        "# values",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let one = dir.json(&["top", "--json", "-n", "1", "--", "./busy"]);
+    assert_eq!(
+        (&one["schema"], &one["command"]),
+        (&"trommel.top/1".into(), &"./busy".into())
+    );
+    let mut program = Command::new(dir.0.join("busy"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let pid = program.id().to_string();
+    let args = [
+        "top", "--json", "-n", "2", "-d", "0.5", "--budget", "5", "-p", &pid,
+    ];
+    let lines = String::from_utf8(dir.trommel(&args)).expect("UTF-8");
+    let moments: Vec<Value> = (lines.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    // It was detached, and goes on.
+    assert!(matches!(program.try_wait(), Ok(None)));
+    program.kill().expect("ends");
+    program.wait().expect("ended");
+    assert_eq!(moments.len(), 2);
+    for moment in &moments {
+        assert_eq!(moment["schema"], "trommel.top/1");
+        assert_eq!(moment["unit"], "instructions");
+    }
+    let functions = moments[1]["functions"].as_array().expect("functions");
+    assert!(
+        functions.iter().any(|f| f["name"] == "hot"),
+        "{}",
+        moments[1]
+    );
+    assert!(moments[1]["wall_ns"].as_u64() > Some(0));
+}
+
+#[test]
+fn what_cannot_be_shown_is_said_in_words() {
+    let dir = busy("top-refused");
+    let refused = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+            .arg("top")
+            .args(args)
+            .current_dir(&dir.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("runs");
+        assert!(out.stdout.is_empty());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.status.code(), said)
+    };
+    let (status, said) = refused(&["--", "./busy"]);
+    assert!(
+        status == Some(1) && said.contains("no terminal") && said.contains("--once"),
+        "{said}"
+    );
+    let (status, said) = refused(&["--once", "--", "./missing"]);
+    assert!(status == Some(127) && said.contains("missing"), "{said}");
+    let (status, said) = refused(&["--once", "--", "true"]);
+    assert!(
+        status == Some(1) && said.contains("trommel record"),
+        "{said}"
+    );
+    let mut sleeping = Command::new("sleep");
+    let sleeping = sleeping
+        .arg("60")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut idle = sleeping.spawn().expect("starts");
+    let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["top", "--once", "-d", "0.2", "-p", &idle.id().to_string()])
+        .stdin(Stdio::null())
+        .output();
+    idle.kill().expect("killed");
+    idle.wait().expect("ended");
+    let said = String::from_utf8_lossy(&out.expect("runs").stderr).into_owned();
+    assert!(said.contains("sleeps"), "{said}");
+    let (status, said) = refused(&["--once", "-p", "999999999"]);
+    assert!(status == Some(1) && said.contains("999999999"), "{said}");
+}

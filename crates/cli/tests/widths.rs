@@ -1,0 +1,152 @@
+//! Every table fits the terminal that it is written to, at 80, 120 and 200 columns.
+//!
+//! Rows begin with a space, and titles are the line before them. Sentences are not tables: a terminal wraps these.
+
+mod common;
+#[path = "common/pty.rs"]
+mod pty;
+
+use std::process::{Command, Stdio};
+
+use common::Dir;
+use pty::Pty;
+use unicode_width::UnicodeWidthStr;
+
+/// Long names, which no table has room for, and enough of each kind of event.
+const SOURCE: &str = r#"
+#include <cstdio>
+#include <map>
+#include <string>
+namespace a_namespace_with_a_long_name { namespace another_one_inside {
+template <class T> struct Container_of_things {
+  std::map<std::string, T> all;
+  __attribute__((noinline)) T find_something_by_its_name(const std::string &name) { return all.at(name); }
+};
+struct Shape { virtual ~Shape() {} virtual double area_of_the_shape() const = 0; };
+struct Square_with_equal_sides : Shape { double w = 2.5; double area_of_the_shape() const override { return w * w; } };
+struct Rectangle_with_other_sides : Shape { double w = 2.5, h = 3; double area_of_the_shape() const override { return w * h; } };
+} }
+using namespace a_namespace_with_a_long_name::another_one_inside;
+int main() {
+  Container_of_things<long> things;
+  for (int i = 0; i < 100; i++) things.all["name" + std::to_string(i)] = i;
+  Shape *shapes[2] = { new Square_with_equal_sides, new Rectangle_with_other_sides };
+  double sum = 0;
+  long n = 0;
+  for (int i = 0; i < 100000; i++) {
+    sum += shapes[i % 3 == 0]->area_of_the_shape();
+    n += things.find_something_by_its_name("name42");
+  }
+  return sum + n == 0;
+}
+"#;
+const PROGRAM: &str = "./a_program_with_a_long_name";
+
+/// Recordings, each with the name of its file.
+const RECORDED: [(&str, &str); 5] = [
+    ("values", "-e edge,call,value"),
+    ("types", "-e edge,call,type"),
+    ("paths", "-e path"),
+    ("contexts", "-e context"),
+    ("one", "--stream s.tstream --stream-limit 20000"),
+];
+
+const COMMANDS: [&str; 23] = [
+    "report values",
+    "report values --by event",
+    "report values --by line",
+    "report values --by loop",
+    "report values --by module",
+    "report values --by process",
+    "report values -e value",
+    "report types -e type",
+    "report paths",
+    "report contexts",
+    "report contexts --tree",
+    "values values",
+    "annotate values main",
+    "annotate values --all --module a_program_with_a_long_name",
+    "diff values one",
+    "export --list",
+    "compress -c P256 -c H[P256]2048+A16 s.tstream",
+    "stream info s.tstream",
+    "doctor",
+    "doctor --limits",
+    "lab list",
+    "stat -- ./a_program_with_a_long_name",
+    "record -e edge,call,value -o other -- ./a_program_with_a_long_name",
+];
+
+fn stage() -> Dir {
+    let dir = Dir::new("widths");
+    std::fs::write(dir.0.join("long.cc"), SOURCE).expect("a file");
+    let built = Command::new("c++")
+        .args(["-O1", "-g", "-o", PROGRAM, "long.cc"])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("c++").success());
+    for (file, options) in RECORDED {
+        let options: Vec<&str> = options.split(' ').collect();
+        let words = [
+            &["record", "--quiet", "-o", file],
+            &options[..],
+            &["--", PROGRAM],
+        ];
+        dir.trommel(&words.concat());
+    }
+    dir
+}
+
+/// Returns what a command writes to a terminal of so many columns, without its colours.
+fn written(dir: &Dir, command: &str, columns: u16) -> String {
+    let pty = Pty::new((columns, 50));
+    let output = pty.output();
+    let ended = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(command.split(' '))
+        .current_dir(&dir.0)
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(pty.stream())
+        .stderr(pty.stream())
+        .status();
+    assert!(ended.expect("runs").success(), "{command}");
+    // All that it has written is there, and nobody else has the terminal.
+    let text: Vec<u8> = output.iter().flatten().collect();
+    let text = String::from_utf8(text).expect("UTF-8").replace('\r', "");
+    let mut plain = String::new();
+    for (n, part) in text.split("\x1b[").enumerate() {
+        plain.push_str(match (n, part.split_once('m')) {
+            (1.., Some((_, after))) => after,
+            _ => part,
+        });
+    }
+    plain
+}
+
+#[test]
+fn every_table_fits_its_terminal() {
+    let dir = stage();
+    let recorded = dir.json(&["report", "--json", "values"]);
+    assert_eq!(recorded["schema"], "trommel.report/1");
+    for command in COMMANDS {
+        for columns in [80, 120, 200] {
+            let text = written(&dir, command, columns);
+            let lines: Vec<&str> = text.lines().collect();
+            let row = |line: &&str| line.starts_with(' ');
+            // Each line of these is a row.
+            let all = ["doctor", "lab", "export", "stream"];
+            let all = all.iter().any(|start| command.starts_with(start));
+            assert!(all || lines.iter().any(row), "{command}: no table\n{text}");
+            for (n, line) in lines.iter().enumerate() {
+                let title = line.starts_with('#') && lines.get(n + 1).is_some_and(row);
+                if all || row(line) || title {
+                    let width = line.width();
+                    assert!(
+                        width <= columns.into(),
+                        "{command}: {width} of {columns}:\n{line}"
+                    );
+                }
+            }
+        }
+    }
+}

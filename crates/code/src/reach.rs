@@ -1,0 +1,173 @@
+//! The code of a module that was executed, instruction by instruction.
+//!
+//! # Problem
+//! A module may have a hundred megabytes of code, of which a run executed a few. Only that is worth decoding.
+//!
+//! # Strategy
+//! Control comes to code by a recorded transfer, after a call or a system call, or by a direct jump from other such code. So
+//! decoding begins at each recorded target and follows these ways. A site that is not met so was reached in a way that is no event: by
+//! the kernel, or by a `ret` to no call. There its function is decoded from the last known instruction before
+//! the site, and what leads straight to the site was executed too.
+//!
+//! # Why it is right
+//! Each instruction is decoded at an address that control is known to have had, but for those of the last kind: they are decoded
+//! in step with the site, or left out. Time is bounded by the bytes of code: an address is decoded once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use trommel_symbol::Code;
+
+use crate::body::{direct_target, falls_through};
+use crate::transfers::Transfers;
+
+/// Ways in which control leaves an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// On to the next instruction.
+    Next,
+    /// A conditional branch.
+    Branch,
+    /// A direct jump, to this vaddr.
+    Jump(u64),
+    /// An indirect jump.
+    IndirectJump,
+    /// A call, direct or not.
+    Call,
+    /// A system call: the kernel may come back once, twice or never.
+    System,
+    /// A return.
+    Return,
+    /// Nowhere: a trap, or no instruction.
+    Nowhere,
+}
+
+impl Exit {
+    pub(crate) fn of(instruction: &Instruction) -> Self {
+        if instruction.is_invalid() {
+            return Self::Nowhere;
+        }
+        if instruction.is_call_near()
+            || instruction.is_call_near_indirect()
+            || instruction.is_call_far()
+            || instruction.is_call_far_indirect()
+        {
+            return Self::Call;
+        }
+        match instruction.flow_control() {
+            FlowControl::ConditionalBranch => Self::Branch,
+            FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => {
+                direct_target(instruction).map_or(Self::Nowhere, Self::Jump)
+            }
+            FlowControl::UnconditionalBranch => Self::Nowhere,
+            FlowControl::IndirectBranch => Self::IndirectJump,
+            FlowControl::Return => Self::Return,
+            FlowControl::Call | FlowControl::Interrupt => Self::System,
+            FlowControl::Next | FlowControl::XbeginXabortXend => match falls_through(instruction) {
+                true => Self::Next,
+                false => Self::Nowhere,
+            },
+            FlowControl::IndirectCall => Self::Call,
+            FlowControl::Exception => Self::Nowhere,
+        }
+    }
+}
+
+/// An instruction that was executed, as far as it matters for flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) length: u8,
+    pub(crate) exit: Exit,
+}
+
+/// The instructions that were executed, and where straight lines begin.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) steps: BTreeMap<u64, Step>,
+    pub(crate) heads: BTreeSet<u64>,
+}
+
+/// Bytes that are decoded in search of the way to a site, at most.
+const MOST_BEFORE: u64 = 1 << 20;
+
+impl Reached {
+    /// Decodes what was executed. `functions` are all of the module, in the order of their starts.
+    pub(crate) fn new(code: &Code<'_>, functions: &[Range<u64>], transfers: &Transfers) -> Self {
+        let mut reached = Self::default();
+        reached.from(code, transfers.into.keys().copied().collect());
+        let sites = transfers.control.keys().chain(transfers.others.keys());
+        let mut sites: Vec<u64> = sites.copied().collect();
+        sites.sort_unstable();
+        for site in sites {
+            if !reached.steps.contains_key(&site) {
+                let head = reached.way_to(code, functions, site);
+                reached.from(code, vec![head]);
+            }
+        }
+        reached
+    }
+
+    /// Decodes from these heads on.
+    fn from(&mut self, code: &Code<'_>, mut heads: Vec<u64>) {
+        while let Some(head) = heads.pop() {
+            if !self.heads.insert(head) || self.steps.contains_key(&head) {
+                continue;
+            }
+            let Some(bytes) = code.at(head) else {
+                continue;
+            };
+            let mut decoder = Decoder::with_ip(64, bytes, head, DecoderOptions::NONE);
+            let mut instruction = Instruction::default();
+            while decoder.can_decode() {
+                let at = decoder.ip();
+                if self.steps.contains_key(&at) {
+                    // Two lines come together here.
+                    self.heads.insert(at);
+                    break;
+                }
+                decoder.decode_out(&mut instruction);
+                let exit = Exit::of(&instruction);
+                if instruction.is_invalid() {
+                    break;
+                }
+                let length = instruction.len() as u8;
+                self.steps.insert(at, Step { length, exit });
+                match exit {
+                    Exit::Next => continue,
+                    Exit::Jump(to) => heads.push(to),
+                    Exit::Call | Exit::System => heads.push(at + u64::from(length)),
+                    Exit::Branch | Exit::IndirectJump | Exit::Return | Exit::Nowhere => {}
+                }
+                break;
+            }
+        }
+    }
+
+    /// Returns where the straight line begins that leads to a site.
+    fn way_to(&self, code: &Code<'_>, functions: &[Range<u64>], site: u64) -> u64 {
+        let after = functions.partition_point(|f| f.start <= site);
+        let around = functions[..after].iter().rev().take(16);
+        let start = around.into_iter().find(|f| f.contains(&site));
+        let start = start.map_or(site, |f| f.start);
+        let last = self.steps.range(start..site).next_back();
+        let mut head = last.map_or(start, |(at, step)| at + u64::from(step.length));
+        if head > site || site - head > MOST_BEFORE {
+            return site;
+        }
+        let Some(bytes) = code.at(head) else {
+            return site;
+        };
+        let mut decoder = Decoder::with_ip(64, bytes, head, DecoderOptions::NONE);
+        while decoder.can_decode() && decoder.ip() < site {
+            let instruction = decoder.decode();
+            if Exit::of(&instruction) != Exit::Next {
+                head = decoder.ip();
+            }
+        }
+        match decoder.ip() == site {
+            true => head,
+            false => site,
+        }
+    }
+}

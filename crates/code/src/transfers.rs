@@ -1,0 +1,148 @@
+//! Control in one module, as a profile has it: how often it came to an instruction, and went on from it.
+//!
+//! # Strategy
+//! One pass over the profile's events serves all modules. A *site* is an instruction that has events of its own. An *arrival* is a
+//! recorded branch, jump or call to an instruction, from any module. Of a profile of windows the counts are estimates
+//! with limits, as elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trommel_profile::Profile;
+use trommel_profile::confidence::{Basis, Confidence};
+use trommel_profile::limits::Limits;
+use trommel_tuple::{Kind, ModuleId, Place, Tuple};
+
+use crate::flow::Count;
+
+/// A recorded branch, jump or call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arrival {
+    /// The instruction that control came from.
+    pub from: Place,
+    /// True of a call.
+    pub call: bool,
+    /// Times.
+    pub count: Count,
+}
+
+/// Recorded transfers of control that begin or end in one module.
+#[derive(Clone, Debug, Default)]
+pub struct Transfers {
+    /// Executions of branches, indirect jumps and calls.
+    pub control: BTreeMap<u64, Count>,
+    /// Executions of other instructions with events, such as loads.
+    pub others: BTreeMap<u64, Count>,
+    /// Arrivals by where they lead.
+    pub into: BTreeMap<u64, Vec<Arrival>>,
+    /// Targets of calls, each with its events.
+    pub called: HashMap<u64, Vec<(Place, u64)>>,
+    /// True if all counts are exact.
+    pub exact: bool,
+}
+
+/// A module's kinds of events that tell how often an instruction was executed, but for control.
+const OTHERS: [Kind; 4] = [Kind::Value, Kind::Type, Kind::Address, Kind::Latency];
+
+impl Transfers {
+    /// Returns the transfers of each module that has some; `None` where the profile lacks branches or calls, so that nothing follows.
+    pub fn of_modules(
+        profile: &Profile,
+        confidence: &mut Confidence,
+    ) -> Option<BTreeMap<ModuleId, Self>> {
+        let mut known = Known {
+            profile,
+            confidence,
+        };
+        let mut all: BTreeMap<ModuleId, Self> = BTreeMap::new();
+        for kind in [Kind::Edge, Kind::Call] {
+            for (&from, targets) in &profile.kinds.get(&kind)?.counts {
+                let whole = known.executions(kind, from, targets);
+                let of_site = all.entry(from.module()).or_default();
+                of_site.control.insert(from.vaddr().0, whole);
+                if kind == Kind::Call {
+                    let targets = targets.iter().map(|(to, n)| (Place::from_word(*to), *n));
+                    of_site.called.insert(from.vaddr().0, targets.collect());
+                }
+                for &(to, times) in targets {
+                    let count = known.part(kind, from, to, times);
+                    let to = Place::from_word(to);
+                    let into = &mut all.entry(to.module()).or_default().into;
+                    into.entry(to.vaddr().0).or_default().push(Arrival {
+                        from,
+                        call: kind == Kind::Call,
+                        count,
+                    });
+                }
+            }
+        }
+        // Of loaded values some may have been dropped, or not profiled at all.
+        let whole = profile.run.dropped == 0 && profile.filter.is_none();
+        for kind in OTHERS
+            .into_iter()
+            .filter(|kind| whole || *kind != Kind::Value)
+        {
+            for (&at, values) in profile.kinds.get(&kind).iter().flat_map(|k| &k.counts) {
+                let count = known.executions(kind, at, values);
+                let others = &mut all.entry(at.module()).or_default().others;
+                let most = others.entry(at.vaddr().0).or_insert(count);
+                if most.times < count.times {
+                    *most = count;
+                }
+            }
+        }
+        let exact = confidence.basis() == Basis::Exact;
+        for transfers in all.values_mut() {
+            transfers.exact = exact;
+        }
+        Some(all)
+    }
+
+    /// Returns how often recorded transfers led to an instruction.
+    pub(crate) fn arrivals(&self, at: u64) -> Count {
+        let arrivals = self.into.get(&at).into_iter().flatten();
+        arrivals.fold(Count::of_events(0.0, None), |sum, a| sum.plus(a.count))
+    }
+}
+
+/// A profile and the limits of its counts.
+struct Known<'a> {
+    profile: &'a Profile,
+    confidence: &'a mut Confidence,
+}
+
+impl Known<'_> {
+    fn executions(&mut self, kind: Kind, at: Place, counts: &[(u64, u64)]) -> Count {
+        if let Some(windows) = &self.profile.windows
+            && let Some(sampled) = windows.at(kind, at)
+        {
+            return Count::of_events(sampled.executions, Some(sampled.limits()));
+        }
+        let times = counts.iter().map(|(_, n)| *n as f64).sum();
+        let limits = match self.has_limits() {
+            true => {
+                let tuples = counts.iter().map(|&(v, n)| (Tuple::new(at, v), n));
+                let tuples: Vec<_> = tuples.collect();
+                self.confidence.values(&tuples).map(|known| known.all)
+            }
+            false => None,
+        };
+        Count::of_events(times, limits)
+    }
+
+    fn part(&mut self, kind: Kind, from: Place, value: u64, count: u64) -> Count {
+        let times = count as f64;
+        let limits: Option<Limits> = match &self.profile.windows {
+            Some(windows) => windows.at(kind, from).map(|sampled| {
+                let share = times / sampled.executions.max(1.0);
+                sampled.limits_of(share.min(1.0))
+            }),
+            None if self.has_limits() => self.confidence.count(Tuple::new(from, value), count),
+            None => None,
+        };
+        Count::of_events(times, limits)
+    }
+
+    fn has_limits(&self) -> bool {
+        !matches!(self.confidence.basis(), Basis::Exact | Basis::Unknown)
+    }
+}

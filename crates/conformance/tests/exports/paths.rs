@@ -1,0 +1,254 @@
+//! Formats of call paths, each read by a tool for it. The paths are made up, on the code of a recorded program, so their sums are known.
+
+use std::fs;
+use std::process::Command;
+
+use inferno::collapse::Collapse;
+use inferno::collapse::perf::Folder;
+use inferno::flamegraph;
+use serde_json::Value;
+use trommel_conformance::exec::{output, workspace};
+use trommel_conformance::not_tested::not_tested;
+use trommel_profile::call_tree::{Basis, Frame, Weight};
+use trommel_symbol::{Files, Symbols};
+use trommel_tuple::{ModuleId, Place, Vaddr};
+
+use super::refusals::refused;
+use super::{Test, run, text, tool};
+use trommel_conformance::recorded::Recorded;
+
+pub(super) const ALL: &[(&str, Test)] = &[
+    ("paths: folded is drawn by inferno, with the sum", folded),
+    (
+        "paths: perf-script is collapsed by inferno, with the sum",
+        perf_script,
+    ),
+    ("paths: speedscope's schema holds", speedscope),
+    ("paths: firefox has the sum", firefox),
+    ("paths: go tool pprof has stacks and the sum", pprof),
+    ("paths: refusals are one line", refusals),
+];
+
+/// The sums of [`STACKS`].
+const SAMPLES: u64 = 10;
+const OWN: u64 = 9_000_000_100;
+/// Stacks of functions below `main`, the innermost in a part of it that `small` was inlined to where there is a star.
+const STACKS: [(&[&str], Weight); 4] = [
+    (
+        &["work", "mix"],
+        Weight {
+            times: 4,
+            own: 9_000_000_000,
+        },
+    ),
+    (&["work", "kind"], Weight { times: 3, own: 50 }),
+    (&["work*"], Weight { times: 2, own: 40 }),
+    (&["work", "fib", "fib"], Weight { times: 1, own: 10 }),
+];
+
+/// The recorded program with these stacks.
+fn recorded(basis: Basis) -> Result<Recorded, String> {
+    let recorded = Recorded::new("gcc", &["-O2", "-g"])?;
+    let mut profiles = trommel_store::read(&recorded.data).map_err(|e| e.to_string())?;
+    let profile = profiles.first_mut().ok_or("no process")?;
+    let files = Files::new();
+    let mut symbols = Symbols::new(&files, &profile.modules);
+    let is_app = |m: &&trommel_profile::Module| m.path.ends_with(b"/app");
+    let app = profile.modules.iter().find(is_app).ok_or("no app")?.id;
+    for (names, weight) in STACKS {
+        let mut frames = vec![place(&mut symbols, app, "main")?];
+        for name in names {
+            frames.push(place(&mut symbols, app, name)?);
+        }
+        let frames = frames.into_iter().map(|at| Frame { at, call: None });
+        profile.call_tree_mut(basis).add_stack(frames, weight);
+    }
+    trommel_store::write(&recorded.data, &profiles).map_err(|e| e.to_string())?;
+    Ok(recorded)
+}
+
+/// The start of a function; with a star, a place in it that belongs to `small`.
+fn place(symbols: &mut Symbols<'_>, app: ModuleId, name: &str) -> Result<Place, String> {
+    let plain = name.trim_end_matches('*');
+    let ranges = symbols.ranges_of(app, plain);
+    let range = ranges.first().ok_or_else(|| format!("no {plain}"))?.clone();
+    let small = |at: &Place, symbols: &mut Symbols<'_>| {
+        let found = symbols.locate(*at);
+        found
+            .inlined
+            .first()
+            .is_some_and(|f| &*f.function == "small")
+    };
+    let mut places = range.map(|at| Place::new(app, Vaddr(at)));
+    match name.ends_with('*') {
+        true => places
+            .find(|at| small(at, symbols))
+            .ok_or("small is inlined nowhere".into()),
+        false => places.next().ok_or_else(|| format!("{name} is empty")),
+    }
+}
+
+fn file(recorded: &Recorded, format: &str) -> Result<String, String> {
+    let file = recorded.export(format, &[])?;
+    fs::read_to_string(file).map_err(|e| e.to_string())
+}
+
+fn json(recorded: &Recorded, format: &str) -> Result<Value, String> {
+    serde_json::from_str(&file(recorded, format)?).map_err(|e| e.to_string())
+}
+
+fn expect(what: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if what { Ok(()) } else { Err(otherwise()) }
+}
+
+fn folded() -> Result<(), String> {
+    for basis in Basis::ALL {
+        let lines = file(&recorded(basis)?, "folded")?;
+        let costs = lines
+            .lines()
+            .filter_map(|l| l.rsplit(' ').next()?.parse::<u64>().ok());
+        expect(costs.sum::<u64>() == OWN, || lines.clone())?;
+        // A context is a whole function; a sample is at an instruction, with what is inlined there.
+        let small = lines.contains("main;work;small 40\n");
+        expect(small == (basis == Basis::Stacks), || lines.clone())?;
+        let mut options = flamegraph::Options::default();
+        let mut svg = Vec::new();
+        flamegraph::from_lines(&mut options, lines.lines(), &mut svg).map_err(|e| e.to_string())?;
+        let svg = String::from_utf8_lossy(&svg).into_owned();
+        let drawn = svg.contains("main (9,000,000,100 samples, 100.00%)");
+        expect(drawn && svg.contains("<title>mix ("), || svg)?;
+    }
+    Ok(())
+}
+
+fn perf_script() -> Result<(), String> {
+    let printed = file(&recorded(Basis::Stacks)?, "perf-script")?;
+    let mut lines = Vec::new();
+    let done = Folder::default().collapse(printed.as_bytes(), &mut lines);
+    done.map_err(|e| e.to_string())?;
+    let lines = String::from_utf8_lossy(&lines).into_owned();
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_unstable();
+    let wanted = [
+        "app;main;work;fib;fib 10",
+        "app;main;work;kind 50",
+        "app;main;work;mix 9000000000",
+        "app;main;work;small 40",
+    ];
+    // Other readers count paragraphs.
+    let samples = printed.matches(" cpu-clock:ppp: ").count() as u64;
+    expect(samples == SAMPLES, || format!("{samples}\n{printed}"))?;
+    expect(lines == wanted, || format!("{lines:?}\n{printed}"))
+}
+
+fn speedscope() -> Result<(), String> {
+    let recorded = recorded(Basis::Contexts)?;
+    let end = json(&recorded, "speedscope")?["profiles"][0]["endValue"].as_u64();
+    expect(end == Some(OWN), || format!("{end:?}"))?;
+    let module = Command::new("python3")
+        .args(["-c", "import jsonschema"])
+        .output();
+    if !module.is_ok_and(|done| done.status.success()) {
+        not_tested("exports speedscope: python3-jsonschema is not installed");
+        return Ok(());
+    }
+    let schema = "crates/conformance/tests/exports/data/speedscope-schema.json";
+    let schema = workspace().join(schema);
+    let check = "import json, jsonschema, sys\n\
+                 jsonschema.validate(*[json.load(open(f)) for f in sys.argv[1:]])";
+    let file = recorded.scratch.path("app.speedscope");
+    let mut python = Command::new("python3");
+    output(python.args(["-c", check]).arg(file).arg(schema)).map(|_| ())
+}
+
+/// The profiler computes calls and their weights from these tables in the same way.
+fn firefox() -> Result<(), String> {
+    let profile = json(&recorded(Basis::Contexts)?, "firefox")?;
+    let thread = &profile["threads"][0];
+    let at = |table: &str, column: &str, row: u64| thread[table][column][row as usize].clone();
+    let samples = thread["samples"]["stack"].as_array().ok_or("no samples")?;
+    let mut lines = Vec::new();
+    let mut sum = 0;
+    for (n, stack) in samples.iter().enumerate() {
+        let weight = at("samples", "weight", n as u64)
+            .as_u64()
+            .ok_or("no weight")?;
+        let mut words = Vec::new();
+        let mut next = stack.as_u64();
+        while let Some(row) = next {
+            let frame = at("stackTable", "frame", row).as_u64().ok_or("no frame")?;
+            let func = at("frameTable", "func", frame)
+                .as_u64()
+                .ok_or("no function")?;
+            let name = at("funcTable", "name", func).as_u64().ok_or("no name")?;
+            words.insert(
+                0,
+                thread["stringArray"][name as usize]
+                    .as_str()
+                    .ok_or("no text")?,
+            );
+            next = at("stackTable", "prefix", row).as_u64();
+        }
+        sum += weight;
+        lines.push(format!("{} {weight}", words.join(";")));
+    }
+    let there = lines.contains(&"main;work;fib;fib 10".to_owned());
+    expect(sum == OWN && there, || format!("{lines:?}"))
+}
+
+fn pprof() -> Result<(), String> {
+    let Some(go) = tool(&["go"], "pprof of call paths") else {
+        return Ok(());
+    };
+    let recorded = recorded(Basis::Stacks)?;
+    let file = text(&recorded.export("pprof", &[])?);
+    let dir = recorded.scratch.dir();
+    let printed = run(
+        &go,
+        &[
+            "tool",
+            "pprof",
+            "-sample_index=samples",
+            "-top",
+            "-cum",
+            "-nodefraction=0",
+            &file,
+        ],
+        dir,
+    )?;
+    expect(printed.contains(&format!("of {SAMPLES} total")), || {
+        printed.clone()
+    })?;
+    let cumulative = |name: &str| {
+        let mut rows = printed
+            .lines()
+            .map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row.get(5) == Some(&name))?;
+        row.get(3).map(|cum| (*cum).to_owned())
+    };
+    for (name, wanted) in [
+        ("main", "10"),
+        ("work", "10"),
+        ("mix", "4"),
+        ("small", "2"),
+        ("fib", "1"),
+    ] {
+        let found = cumulative(name);
+        expect(found.as_deref() == Some(wanted), || {
+            format!("{name}: {found:?}\n{printed}")
+        })?;
+    }
+    let raw = run(&go, &["tool", "pprof", "-raw", &file], dir)?;
+    expect(raw.contains("samples/count cpu/nanoseconds"), || raw)
+}
+
+fn refusals() -> Result<(), String> {
+    let exact = recorded(Basis::Contexts)?;
+    for (options, wanted) in [
+        (&["-f", "perf-script"][..], "record with -e stack"),
+        (&["-f", "folded", "--module", "app"], "leave them out"),
+    ] {
+        refused(&exact, options, wanted)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! LLVM's sample profile as text.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use super::{Compiler, Functions, Samples, samples};
+use crate::error::ExportError;
+use crate::format::{Format, Modules};
+use crate::input::Input;
+
+/// The format.
+pub(crate) struct Text;
+
+impl Format for Text {
+    fn name(&self) -> &'static str {
+        "autofdo"
+    }
+
+    fn about(&self) -> &'static str {
+        "a sample profile as text, for clang -fprofile-sample-use"
+    }
+
+    fn modules(&self) -> Modules {
+        Modules::One
+    }
+
+    fn extension(&self) -> &'static str {
+        "prof"
+    }
+
+    fn next(&self, file: &str, _module: &str) -> String {
+        format!("clang -O2 -g -fprofile-sample-use={file} …")
+    }
+
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
+        let functions = samples(input, self.name(), Compiler::Llvm)?;
+        write(&functions, out)?;
+        Ok(())
+    }
+}
+
+/// Functions with most samples come first.
+pub(super) fn ordered(functions: &Functions) -> Vec<(&[u8], &Samples)> {
+    let mut all: Vec<(&[u8], &Samples)> = functions.iter().map(|(n, s)| (&n[..], s)).collect();
+    all.sort_by_key(|(name, samples)| (Reverse(samples.total), *name));
+    all
+}
+
+fn write(functions: &Functions, out: &mut dyn Write) -> io::Result<()> {
+    for (name, samples) in ordered(functions) {
+        out.write_all(name)?;
+        writeln!(out, ":{}:{}", samples.total, samples.head)?;
+        body(samples, 1, out)?;
+    }
+    Ok(())
+}
+
+fn body(samples: &Samples, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    for (at, position) in &samples.body {
+        write!(out, "{:indent$}{}: {}", "", place(*at), position.count)?;
+        for (target, count) in &position.targets {
+            out.write_all(b" ")?;
+            out.write_all(target)?;
+            write!(out, ":{count}")?;
+        }
+        writeln!(out)?;
+    }
+    for ((at, name), inlined) in &samples.inlined {
+        write!(out, "{:indent$}{}: ", "", place(*at))?;
+        out.write_all(name)?;
+        writeln!(out, ":{}", inlined.total)?;
+        body(inlined, indent + 1, out)?;
+    }
+    Ok(())
+}
+
+fn place((lines, discriminator): (u32, u32)) -> String {
+    match discriminator {
+        0 => lines.to_string(),
+        _ => format!("{lines}.{discriminator}"),
+    }
+}

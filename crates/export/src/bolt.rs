@@ -1,0 +1,186 @@
+//! BOLT's own format (`.fdata`): branches by function and offset.
+//!
+//! A line is `1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT`, offsets in hexadecimal. `0 [unknown] 0` stands for code of other files.
+//! Functions that are local to a source file have its name and a number after their own, as BOLT calls them: `f/file.c/1`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use trommel_symbol::FunctionSymbol;
+use trommel_tuple::Place;
+
+use crate::error::ExportError;
+use crate::format::{Format, Modules};
+use crate::input::Input;
+use crate::leaders;
+
+/// The format.
+pub(crate) struct Bolt;
+
+impl Format for Bolt {
+    fn name(&self) -> &'static str {
+        "bolt"
+    }
+
+    fn about(&self) -> &'static str {
+        "branches by function, for llvm-bolt --data"
+    }
+
+    fn modules(&self) -> Modules {
+        Modules::One
+    }
+
+    fn extension(&self) -> &'static str {
+        "fdata"
+    }
+
+    fn next(&self, file: &str, module: &str) -> String {
+        format!(
+            "llvm-bolt {module} -o {module}.bolt --data={file} --reorder-blocks=ext-tsp --reorder-functions=hfsort --split-functions --split-all-cold"
+        )
+    }
+
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
+        let (code, flow) = input.only(self.name())?;
+        let named = Named::new(input.symbols.function_symbols(flow.module));
+        if named.functions.is_empty() {
+            return Err(ExportError::Stripped {
+                module: input.path(flow.module),
+                format: self.name(),
+            });
+        }
+        let mut all: BTreeMap<(At<'_>, At<'_>), u64> = BTreeMap::new();
+        for transfer in leaders::transfers(input, &code, &flow) {
+            let at = |place: Place| match flow.has(place) {
+                true => named.at(place.vaddr().0),
+                false => At::Unknown,
+            };
+            let (from, to) = (at(transfer.from), at(transfer.to));
+            if (from, to) != (At::Unknown, At::Unknown) {
+                let sum = all.entry((from, to)).or_default();
+                *sum = sum.saturating_add(transfer.count);
+            }
+        }
+        for ((from, to), count) in &all {
+            from.write(out)?;
+            to.write(out)?;
+            writeln!(out, "0 {count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A place as BOLT names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum At<'n> {
+    Unknown,
+    Function(&'n str, u64),
+}
+
+impl At<'_> {
+    fn write(self, out: &mut dyn Write) -> std::io::Result<()> {
+        match self {
+            Self::Unknown => write!(out, "0 [unknown] 0 "),
+            Self::Function(name, offset) => write!(out, "1 {name} {offset:x} "),
+        }
+    }
+}
+
+/// The functions of a file by the names that BOLT gives them.
+struct Named {
+    /// Start, end and name, in the order of their starts.
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl Named {
+    fn new(symbols: Vec<FunctionSymbol>) -> Self {
+        let mut times: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut functions: Vec<(u64, u64, String)> = Vec::new();
+        for symbol in symbols {
+            let name = match symbol.local {
+                false => symbol.name,
+                true => {
+                    let mut name = symbol.name;
+                    if let Some(file) = symbol.file {
+                        name.push(b'/');
+                        name.extend(file);
+                    }
+                    let number = times.entry(name.clone()).or_default();
+                    *number += 1;
+                    name.extend(format!("/{number}").into_bytes());
+                    name
+                }
+            };
+            let end = symbol.start.saturating_add(symbol.size);
+            // The first name of a place is enough: BOLT knows all of them.
+            if functions
+                .last()
+                .is_none_or(|(start, ..)| *start != symbol.start)
+            {
+                functions.push((symbol.start, end, escaped(&name)));
+            }
+        }
+        Self { functions }
+    }
+
+    fn at(&self, address: u64) -> At<'_> {
+        let after = self
+            .functions
+            .partition_point(|(start, ..)| *start <= address);
+        match self.functions[..after].last() {
+            Some((start, end, name)) if address < *end || address == *start => {
+                At::Function(name, address - start)
+            }
+            _ => At::Unknown,
+        }
+    }
+}
+
+/// A name with a backslash before what ends a field.
+fn escaped(name: &[u8]) -> String {
+    let mut out = String::new();
+    for c in String::from_utf8_lossy(name).chars() {
+        if matches!(c, ' ' | '\\') {
+            out.push('\\');
+        }
+        out.push(if c == '\n' { ' ' } else { c });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_functions_are_told_apart_by_file_and_number() {
+        let symbol = |name: &str, start, local, file: Option<&str>| FunctionSymbol {
+            name: name.into(),
+            start,
+            size: 8,
+            local,
+            file: file.map(Into::into),
+        };
+        let named = Named::new(vec![
+            symbol("main", 0x10, false, None),
+            symbol("f", 0x20, true, Some("a.c")),
+            symbol("f", 0x30, true, Some("b.c")),
+            symbol("f", 0x40, true, Some("a.c")),
+            symbol("g", 0x50, true, None),
+        ]);
+        let names = [0x10, 0x22, 0x30, 0x47, 0x50, 0x58, 0x0f].map(|at| match named.at(at) {
+            At::Unknown => String::new(),
+            At::Function(name, offset) => format!("{name}+{offset:x}"),
+        });
+        let wanted = [
+            "main+0",
+            "f/a.c/1+2",
+            "f/b.c/1+0",
+            "f/a.c/2+7",
+            "g/1+0",
+            "",
+            "",
+        ];
+        assert_eq!(names, wanted);
+    }
+}

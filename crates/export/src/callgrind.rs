@@ -1,0 +1,338 @@
+//! Callgrind's format, for KCachegrind and `callgrind_annotate`.
+//!
+//! Instructions, calls and jumps of each instruction. Self instructions are those that were executed. Inclusive ones are shares by
+//! calls ([`crate::graph`]), as the description in the file says. Ways from one function into another without a call, such as tail
+//! calls, are written as calls, as Valgrind has them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use trommel_code::Program;
+use trommel_symbol::Code;
+use trommel_tuple::{ModuleId, Place};
+
+use crate::error::ExportError;
+use crate::format::{Format, Modules};
+use crate::graph::{Graph, Inclusive, Node};
+use crate::input::Input;
+use crate::lines::{Lines, by_function, instructions, name, one_line, span_of, unknown_file};
+use crate::view::{ModuleFlow, Straight, Transfer, Way};
+
+/// The format.
+pub(crate) struct Callgrind;
+
+impl Format for Callgrind {
+    fn name(&self) -> &'static str {
+        "callgrind"
+    }
+
+    fn about(&self) -> &'static str {
+        "instructions, calls and jumps, for KCachegrind"
+    }
+
+    fn modules(&self) -> Modules {
+        Modules::All
+    }
+
+    fn extension(&self) -> &'static str {
+        "callgrind"
+    }
+
+    fn next(&self, file: &str, _module: &str) -> String {
+        format!("callgrind_annotate {file}")
+    }
+
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
+        let mut functions = Functions::new(input.program);
+        let mut parts = Vec::new();
+        for (module, code, flow) in input.flows(self.name())? {
+            let lines = Lines::of(input.symbols, &flow);
+            let part = Part {
+                module,
+                code,
+                flow,
+                lines,
+            };
+            functions.add(input, &part);
+            parts.push(part);
+        }
+        let graph = functions.graph(&parts);
+        let mut writer = Writer {
+            out,
+            names: Names::default(),
+            inclusive: Inclusive::of(&graph),
+            functions: &functions,
+            at: Position::default(),
+        };
+        writer.header(input, &parts)?;
+        for part in &parts {
+            writer.part(part)?;
+        }
+        Ok(())
+    }
+}
+
+/// A module that is written.
+struct Part<'c> {
+    module: ModuleId,
+    code: Code<'c>,
+    flow: ModuleFlow,
+    lines: Lines,
+}
+
+/// An executed function.
+struct Function {
+    name: String,
+    object: Rc<str>,
+    file: Rc<str>,
+    /// Its first line; 0 where that is not known.
+    line: u32,
+    straights: Vec<Straight>,
+}
+
+/// All executed functions.
+struct Functions<'p> {
+    program: &'p Program,
+    nodes: HashMap<(ModuleId, Option<usize>), Node>,
+    all: Vec<Function>,
+}
+
+impl<'p> Functions<'p> {
+    fn new(program: &'p Program) -> Self {
+        Self {
+            program,
+            nodes: HashMap::new(),
+            all: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, input: &Input<'_, '_>, part: &Part<'_>) {
+        let object: Rc<str> = one_line(&input.path(part.module)).into();
+        let Some(code) = self.program.modules.get(&part.module) else {
+            return;
+        };
+        for (span, straights) in by_function(&code.spans, &part.flow) {
+            self.nodes.insert((part.module, span), self.all.len());
+            let start = span.and_then(|n| code.spans.all().get(n));
+            let start = start.and_then(|span| part.lines.at(span.range.start));
+            let first = start.or_else(|| straights.iter().find_map(|s| part.lines.at(s.start)));
+            self.all.push(Function {
+                name: name(&code.spans, span),
+                object: Rc::clone(&object),
+                file: first.map_or_else(unknown_file, |(file, _)| one_line(file).into()),
+                line: first.map_or(0, |(_, line)| line),
+                straights: straights.into_iter().copied().collect(),
+            });
+        }
+    }
+
+    fn node(&self, place: Place) -> Option<Node> {
+        let spans = &self.program.modules.get(&place.module())?.spans;
+        let span = span_of(spans, place.vaddr().0);
+        self.nodes.get(&(place.module(), span)).copied()
+    }
+
+    /// The functions that a transfer leaves and enters, where it counts as a call.
+    fn call(&self, transfer: &Transfer) -> Option<(Node, Node)> {
+        let (from, to) = (self.node(transfer.from)?, self.node(transfer.to)?);
+        let is = match transfer.way {
+            Way::Call => true,
+            Way::Back => false,
+            _ => from != to,
+        };
+        is.then_some((from, to))
+    }
+
+    fn graph(&self, parts: &[Part<'_>]) -> Graph {
+        let own = |f: &Function| f.straights.iter().map(|s| instructions_of(s) as f64).sum();
+        let mut calls: BTreeMap<(Node, Node), u64> = BTreeMap::new();
+        for part in parts {
+            let of_module = part.flow.transfers.iter();
+            for transfer in of_module.filter(|t| part.flow.has(t.from)) {
+                if let Some(call) = self.call(transfer) {
+                    let sum = calls.entry(call).or_default();
+                    *sum = sum.saturating_add(transfer.count);
+                }
+            }
+        }
+        Graph {
+            own: self.all.iter().map(own).collect(),
+            calls,
+        }
+    }
+}
+
+fn instructions_of(line: &Straight) -> u64 {
+    line.count.saturating_mul(line.instructions.into())
+}
+
+/// Numbers of names that were written before.
+#[derive(Default)]
+struct Names {
+    objects: HashMap<String, usize>,
+    files: HashMap<String, usize>,
+    functions: HashMap<String, usize>,
+}
+
+/// A name, compressed: with its number, and the text the first time.
+fn compressed(known: &mut HashMap<String, usize>, text: &str) -> String {
+    let next = known.len() + 1;
+    match known.get(text) {
+        Some(number) => format!("({number})"),
+        None => {
+            known.insert(text.to_owned(), next);
+            format!("({next}) {text}")
+        }
+    }
+}
+
+/// The object and file that lines are of.
+#[derive(Default)]
+struct Position {
+    object: Rc<str>,
+    file: Rc<str>,
+}
+
+struct Writer<'w, 'p> {
+    out: &'w mut dyn Write,
+    names: Names,
+    inclusive: Inclusive,
+    functions: &'w Functions<'p>,
+    at: Position,
+}
+
+impl Writer<'_, '_> {
+    fn header(&mut self, input: &Input<'_, '_>, parts: &[Part<'_>]) -> io::Result<()> {
+        let words = input
+            .profile
+            .command
+            .iter()
+            .map(|w| String::from_utf8_lossy(w));
+        let command = one_line(&words.collect::<Vec<_>>().join(" "));
+        let total = parts
+            .iter()
+            .map(|part| part.flow.executed())
+            .fold(0, u64::saturating_add);
+        write!(
+            self.out,
+            "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {command}\n\
+             desc: Inclusive: shares of each function by the calls of its callers\n\
+             positions: instr line\nevents: Ir\nsummary: {total}\n\n"
+        )
+    }
+
+    fn part(&mut self, part: &Part<'_>) -> io::Result<()> {
+        let mut leaving: BTreeMap<u64, Vec<&Transfer>> = BTreeMap::new();
+        for transfer in part.flow.transfers.iter().filter(|t| part.flow.has(t.from)) {
+            leaving
+                .entry(transfer.from.vaddr().0)
+                .or_default()
+                .push(transfer);
+        }
+        let of_module = |(module, _): &(ModuleId, Option<usize>)| *module == part.module;
+        let mut nodes: Vec<Node> = (self.functions.nodes.iter())
+            .filter(|(key, _)| of_module(key))
+            .map(|(_, node)| *node)
+            .collect();
+        nodes.sort_unstable();
+        for node in nodes {
+            self.function(node, part, &leaving)?;
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        node: Node,
+        part: &Part<'_>,
+        leaving: &BTreeMap<u64, Vec<&Transfer>>,
+    ) -> io::Result<()> {
+        let functions = self.functions;
+        let function = &functions.all[node];
+        if self.at.object != function.object {
+            let object = compressed(&mut self.names.objects, &function.object);
+            writeln!(self.out, "ob={object}")?;
+        }
+        let file = compressed(&mut self.names.files, &function.file);
+        let called = compressed(&mut self.names.functions, &unique(function));
+        writeln!(self.out, "fl={file}\nfn={called}")?;
+        self.at = Position {
+            object: Rc::clone(&function.object),
+            file: Rc::clone(&function.file),
+        };
+        for straight in &function.straights {
+            for instruction in instructions(&part.code, straight) {
+                let at = instruction.ip();
+                let line = self.line(part, function, at)?;
+                writeln!(self.out, "{at:#x} {line} {}", straight.count)?;
+                if at == straight.last {
+                    for transfer in leaving.get(&at).into_iter().flatten() {
+                        self.transfer(part, transfer, straight, line)?;
+                    }
+                }
+            }
+        }
+        writeln!(self.out)
+    }
+
+    /// The line of an instruction, after a change of file where it is of another one.
+    fn line(&mut self, part: &Part<'_>, function: &Function, at: u64) -> io::Result<u32> {
+        let Some((file, line)) = part.lines.at(at) else {
+            return Ok(0);
+        };
+        if *self.at.file != **file {
+            let way = if **file == *function.file { "fe" } else { "fi" };
+            let name = compressed(&mut self.names.files, &one_line(file));
+            writeln!(self.out, "{way}={name}")?;
+            self.at.file = Rc::clone(file);
+        }
+        Ok(line)
+    }
+
+    fn transfer(
+        &mut self,
+        part: &Part<'_>,
+        transfer: &Transfer,
+        straight: &Straight,
+        line: u32,
+    ) -> io::Result<()> {
+        let (at, to) = (transfer.from.vaddr().0, transfer.to.vaddr().0);
+        let Transfer { count, way, .. } = *transfer;
+        if let Some((from, callee)) = self.functions.call(transfer) {
+            let cost = self.inclusive.of_calls(from, callee, count).round() as u64;
+            let callee = &self.functions.all[callee];
+            if callee.object != self.at.object {
+                let object = compressed(&mut self.names.objects, &callee.object);
+                writeln!(self.out, "cob={object}")?;
+            }
+            let file = compressed(&mut self.names.files, &callee.file);
+            let name = compressed(&mut self.names.functions, &unique(callee));
+            writeln!(self.out, "cfi={file}\ncfn={name}")?;
+            writeln!(
+                self.out,
+                "calls={count} {to:#x} {}\n{at:#x} {line} {cost}",
+                callee.line
+            )?;
+            return Ok(());
+        }
+        let target = part.lines.at(to).map_or(0, |(_, line)| line);
+        match way {
+            _ if !part.flow.has(transfer.to) => Ok(()),
+            Way::Taken => writeln!(
+                self.out,
+                "jcnd={count}/{} {to:#x} {target}\n{at:#x} {line}",
+                straight.count
+            ),
+            Way::Jump | Way::Indirect => {
+                writeln!(self.out, "jump={count} {to:#x} {target}\n{at:#x} {line}")
+            }
+            Way::NotTaken | Way::Fall | Way::Back | Way::Call => Ok(()),
+        }
+    }
+}
+
+/// Callgrind's readers tell functions apart by name: local functions of one name need more.
+fn unique(function: &Function) -> String {
+    one_line(&function.name)
+}

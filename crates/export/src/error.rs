@@ -1,0 +1,89 @@
+//! Reasons why a profile cannot be written in a format.
+
+use std::io;
+
+/// Reasons why a profile cannot be written in a format.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The output cannot be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+    /// Branches or calls were not recorded.
+    #[error(
+        "the profile holds no {missing} events, and all else follows from branches and calls; record both: trommel record -e edge,call -- PROGRAM"
+    )]
+    NoControl {
+        /// The kind that is missing.
+        missing: &'static str,
+    },
+    /// The profile holds no call paths.
+    #[error(
+        "the profile holds no call paths, and {format} is made of them; record some: trommel record -e stack -- PROGRAM (samples), or -e context (exact)"
+    )]
+    NoPaths {
+        /// The format.
+        format: &'static str,
+    },
+    /// Exact contexts, in a format of samples.
+    #[error(
+        "{format} holds samples one by one, and the profile's call paths are exact counts; use folded, or record with -e stack"
+    )]
+    NoSamples {
+        /// The format.
+        format: &'static str,
+    },
+    /// Whole-machine samples hold no events.
+    #[error(
+        "the profile holds samples of the whole machine, and no branches or calls; record one program: trommel record -e edge,call -- PROGRAM"
+    )]
+    Samples,
+    /// The file of a module cannot be used.
+    #[error("{why}; its code is in the file that was recorded: put that back, or record again")]
+    NoCode {
+        /// The reason, which names the file.
+        why: String,
+    },
+    /// Code in no file.
+    #[error(
+        "[anon] is code in no file, such as that of a JIT compiler, and {format} describes files; choose a module with --module"
+    )]
+    Anonymous {
+        /// The format.
+        format: &'static str,
+    },
+    /// A module without function symbols.
+    #[error(
+        "{module}: has no function symbols, and {format} names functions by them; use a file that is not stripped"
+    )]
+    Stripped {
+        /// Path of the module.
+        module: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// A module without debug information.
+    #[error(
+        "{module}: has no debug information, and {format} counts source lines; compile with -g"
+    )]
+    NoLines {
+        /// Path of the module.
+        module: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// No code of the chosen modules was executed.
+    #[error("{module}: no executed code is known of it")]
+    NotExecuted {
+        /// Path of the module.
+        module: String,
+    },
+    /// A format of one module, and several are chosen.
+    #[error("{format} describes one file, and {number} modules are chosen; name one with --module")]
+    OneModule {
+        /// The format.
+        format: &'static str,
+        /// Chosen modules.
+        number: usize,
+    },
+}

@@ -1,0 +1,38 @@
+//! The trait of a format.
+
+use std::io::Write;
+
+use crate::error::ExportError;
+use crate::input::Input;
+
+/// The modules that a format describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Modules {
+    /// One file.
+    One,
+    /// Any number.
+    All,
+}
+
+/// A format that profiles are written in.
+pub trait Format: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// Its purpose, in one line.
+    fn about(&self) -> &'static str;
+    /// The modules that it describes.
+    fn modules(&self) -> Modules;
+    /// Returns true if the format says what was not executed, so that estimates would be wrong in it.
+    fn promises_exact(&self) -> bool {
+        false
+    }
+    /// The end of a file's name.
+    fn extension(&self) -> &'static str;
+    /// The command that reads the file next; `module` is the program or library that it describes.
+    fn next(&self, file: &str, module: &str) -> String;
+    /// Writes the profile.
+    ///
+    /// # Errors
+    /// The profile lacks something that the format cannot do without, or the output cannot be written.
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError>;
+}

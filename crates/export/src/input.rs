@@ -1,0 +1,96 @@
+//! The input of a format: a profile, its program, and the modules that are meant.
+
+use trommel_code::Program;
+use trommel_profile::{Module, Profile};
+use trommel_symbol::{Code, Symbols};
+use trommel_tuple::{Kind, ModuleId};
+
+use crate::error::ExportError;
+use crate::view::ModuleFlow;
+
+/// The input of a format.
+pub struct Input<'a, 'f> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// The program that follows from it.
+    pub program: &'a Program,
+    /// Names, lines and code.
+    pub symbols: &'a mut Symbols<'f>,
+    /// Modules that are written.
+    pub modules: Vec<ModuleId>,
+}
+
+impl<'f> Input<'_, 'f> {
+    /// Checks that anything can be derived from a profile.
+    ///
+    /// # Errors
+    /// It lacks branches or calls.
+    pub fn check(profile: &Profile) -> Result<(), ExportError> {
+        if profile.samples.is_some() {
+            return Err(ExportError::Samples);
+        }
+        for (kind, missing) in [(Kind::Edge, "edge"), (Kind::Call, "call")] {
+            if !profile.kinds.contains_key(&kind) {
+                return Err(ExportError::NoControl { missing });
+            }
+        }
+        Ok(())
+    }
+
+    /// The module of this number.
+    pub fn module(&self, id: ModuleId) -> Option<&Module> {
+        self.profile.modules.iter().find(|module| module.id == id)
+    }
+
+    /// Path of a module, as far as it is text.
+    pub fn path(&self, id: ModuleId) -> String {
+        let path = self.module(id).map_or(&b""[..], |module| &module.path);
+        String::from_utf8_lossy(path).into_owned()
+    }
+
+    /// The only module that is meant, with its code and what was executed of it.
+    pub(crate) fn only(&self, format: &'static str) -> Result<(Code<'f>, ModuleFlow), ExportError> {
+        let &[module] = &self.modules[..] else {
+            let number = self.modules.len();
+            return Err(ExportError::OneModule { format, number });
+        };
+        self.flow(module, format)
+    }
+
+    /// The code of a module, and what was executed of it.
+    pub(crate) fn flow(
+        &self,
+        module: ModuleId,
+        format: &'static str,
+    ) -> Result<(Code<'f>, ModuleFlow), ExportError> {
+        if module == ModuleId::ANON {
+            return Err(ExportError::Anonymous { format });
+        }
+        let code = self
+            .symbols
+            .code(module)
+            .map_err(|why| ExportError::NoCode { why })?;
+        let flow = ModuleFlow::new(self.program, module).filter(|flow| !flow.lines.is_empty());
+        let flow = flow.ok_or_else(|| ExportError::NotExecuted {
+            module: self.path(module),
+        })?;
+        Ok((code, flow))
+    }
+
+    /// Those of the modules that have code, with it and what was executed of them: code in no file is left out.
+    pub(crate) fn flows(
+        &self,
+        format: &'static str,
+    ) -> Result<Vec<(ModuleId, Code<'f>, ModuleFlow)>, ExportError> {
+        let mut all = Vec::new();
+        for &module in &self.modules {
+            if let Ok((code, flow)) = self.flow(module, format) {
+                all.push((module, code, flow));
+            }
+        }
+        match (&self.modules[..], all.is_empty()) {
+            (&[only, ..], true) => self.flow(only, format).map(|_| all),
+            _ => Ok(all),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Folded stacks: a line for each call path, outermost function first, then its cost. Flame graph tools read it.
+//!
+//! A semicolon separates functions, so one inside of a name becomes a colon.
+
+use std::io::Write;
+
+use trommel_profile::call_tree::Basis;
+use trommel_symbol::Symbols;
+
+use super::{CallPaths, PathFormat, unit};
+use crate::error::ExportError;
+
+/// The format.
+pub(super) const FORMAT: PathFormat = PathFormat {
+    name: "folded",
+    about: "call paths, a line each, for inferno and FlameGraph",
+    extension: "folded",
+    next,
+    write,
+};
+
+fn next(file: &str, basis: Basis) -> String {
+    format!(
+        "inferno-flamegraph --countname {} {file} > flame.svg",
+        unit(basis)
+    )
+}
+
+fn write(
+    paths: &CallPaths<'_>,
+    _symbols: &mut Symbols<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
+    for (number, node) in paths.nodes.iter().enumerate() {
+        if node.weight.own == 0 {
+            continue;
+        }
+        let mut path: Vec<usize> = paths.path(number).collect();
+        path.reverse();
+        let words = path.into_iter().map(|n| &*names[paths.nodes[n].function]);
+        let words = words.collect::<Vec<_>>().join(";");
+        writeln!(out, "{words} {}", node.weight.own)?;
+    }
+    Ok(())
+}
+
+fn clean(name: &str) -> String {
+    name.replace(';', ":").replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{profile, written};
+    use super::*;
+
+    #[test]
+    fn each_path_with_a_cost_is_a_line() {
+        let profile = profile(Basis::Stacks, &[(&[1, 2], 5), (&[3], 7), (&[1, 2, 4], 1)]);
+        let text = String::from_utf8(written(&FORMAT, &profile).expect("folded"));
+        let wanted = "[m:1];[m:2] 5\n[m:3] 7\n[m:1];[m:2];[m:4] 1\n";
+        assert_eq!(text.as_deref(), Ok(wanted));
+    }
+}

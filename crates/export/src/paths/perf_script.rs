@@ -1,0 +1,127 @@
+//! The text of `perf script`: a paragraph for each sample, innermost function first.
+//!
+//! It is what most converters of perf's samples read. Some add up periods, others count paragraphs, so each sample is one. When samples were taken is not
+//! known: their times follow each other, in the order of the tree. Exact contexts are no samples, and are refused.
+
+use std::io::Write;
+
+use trommel_profile::call_tree::Basis;
+use trommel_symbol::Symbols;
+
+use super::{CallPaths, PathFormat};
+use crate::error::ExportError;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The format.
+pub(super) const FORMAT: PathFormat = PathFormat {
+    name: "perf-script",
+    about: "samples with their stacks, as perf script prints them",
+    extension: "perf.txt",
+    next,
+    write,
+};
+
+fn next(file: &str, _basis: Basis) -> String {
+    format!("inferno-collapse-perf {file} | inferno-flamegraph > flame.svg")
+}
+
+fn write(
+    paths: &CallPaths<'_>,
+    symbols: &mut Symbols<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    if paths.tree.basis == Basis::Contexts {
+        return Err(ExportError::NoSamples {
+            format: FORMAT.name,
+        });
+    }
+    let pid = paths.profile.origin.pid;
+    let program = clean(&paths.program());
+    let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
+    let mut time = 0_u64;
+    for (number, node) in paths.nodes.iter().enumerate() {
+        let times = node.weight.times;
+        if times == 0 {
+            continue;
+        }
+        let mut stack = String::new();
+        for n in paths.path(number) {
+            let PathNodeText { address, offset } = text(paths, symbols, n);
+            let name = &names[paths.nodes[n].function];
+            let module = match paths.nodes[n].inlined {
+                true => "inlined".to_owned(),
+                false => paths.module(paths.function(n).module),
+            };
+            stack.push_str(&format!("\t{address:16x} {name}{offset} ({module})\n"));
+        }
+        for sample in 0..times {
+            // The rest of the division belongs to the first samples.
+            let extra = u64::from(sample < node.weight.own % times);
+            let period = node.weight.own / times + extra;
+            let (whole, part) = (time / SECOND, time % SECOND / 1000);
+            writeln!(
+                out,
+                "{program} {pid}/{pid} {whole:5}.{part:06}: {period:10} cpu-clock:ppp: "
+            )?;
+            writeln!(out, "{stack}")?;
+            time = time.saturating_add(period);
+        }
+    }
+    Ok(())
+}
+
+struct PathNodeText {
+    address: u64,
+    offset: String,
+}
+
+/// The run-time address of a node's place, and its distance from the function's start.
+fn text(paths: &CallPaths<'_>, symbols: &mut Symbols<'_>, number: usize) -> PathNodeText {
+    let node = &paths.nodes[number];
+    let module = paths
+        .profile
+        .modules
+        .iter()
+        .find(|m| m.id == node.at.module());
+    let bias = module
+        .and_then(|m| m.loaded)
+        .map_or(0, |loaded| loaded.bias);
+    let offset = match node.inlined {
+        true => String::new(),
+        false => format!("+{:#x}", symbols.locate(node.at).offset),
+    };
+    PathNodeText {
+        address: node.at.vaddr().0.wrapping_add(bias),
+        offset,
+    }
+}
+
+fn clean(name: &str) -> String {
+    name.replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{profile, written};
+    use super::*;
+
+    #[test]
+    fn each_sample_is_a_paragraph() {
+        let samples = profile(Basis::Stacks, &[(&[1, 2], 5), (&[3], 8)]);
+        let bytes = written(&FORMAT, &samples).expect("perf script");
+        let text = String::from_utf8(bytes).expect("text");
+        let paragraphs: Vec<&str> = text.split("\n\n").filter(|p| !p.is_empty()).collect();
+        assert_eq!(paragraphs.len(), 4);
+        assert!(paragraphs[0].contains("app 0/0     0.000000:          3 cpu-clock"));
+        let inner = paragraphs[0].lines().nth(1).expect("a frame");
+        assert_eq!(inner.trim(), "2 [m;2]+0x0 ([m;2])");
+    }
+
+    #[test]
+    fn contexts_are_refused() {
+        let exact = profile(Basis::Contexts, &[(&[1], 5)]);
+        let why = written(&FORMAT, &exact).expect_err("refused");
+        assert!(why.contains("folded"), "{why}");
+    }
+}

@@ -1,0 +1,118 @@
+//! pprof's format with call paths: a sample is a whole stack.
+//!
+//! Locations are places, with the functions inlined there, so `go tool pprof` shows lines too. A profile without call paths has the
+//! samples of [`crate::pprof`]: instructions of single lines.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use trommel_profile::call_tree::{Basis, NodeId};
+use trommel_symbol::Symbols;
+use trommel_tuple::{ModuleId, Place};
+
+use super::{CallPaths, Names, PathFormat};
+use crate::error::ExportError;
+use crate::pprof::{Builder, Line};
+
+/// The format.
+pub(super) const FORMAT: PathFormat = PathFormat {
+    name: "pprof",
+    about: "call paths with lines, for go tool pprof",
+    extension: "pb.gz",
+    next,
+    write,
+};
+
+fn next(file: &str, _basis: Basis) -> String {
+    format!("go tool pprof -top -cum {file}")
+}
+
+fn write(
+    paths: &CallPaths<'_>,
+    symbols: &mut Symbols<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let tree = paths.tree;
+    let mut builder = Builder::new();
+    let types = match tree.basis {
+        Basis::Stacks => [("samples", "count"), ("cpu", "nanoseconds")],
+        Basis::Contexts => [("calls", "count"), ("instructions", "count")],
+    };
+    builder.sample_types(&types);
+    let mut places = Places {
+        names: Names::new(paths.profile),
+        mappings: HashMap::new(),
+        known: HashMap::new(),
+    };
+    let mut locations: Vec<u64> = Vec::with_capacity(tree.nodes().len());
+    for node in tree.nodes() {
+        locations.push(places.location(&mut builder, paths, symbols, node.frame.at));
+    }
+    // Parents are earlier, so a stack is the way up through numbers.
+    for (number, node) in tree.nodes().iter().enumerate() {
+        let weight = node.weight;
+        if weight.own == 0 && weight.times == 0 {
+            continue;
+        }
+        let mut stack = vec![locations[number]];
+        let mut next = node.parent;
+        while let Some(NodeId(parent)) = next {
+            stack.push(locations[parent as usize]);
+            next = tree.nodes()[parent as usize].parent;
+        }
+        builder.sample(&stack, &[weight.times, weight.own]);
+    }
+    let total = paths.total();
+    let period = match tree.basis {
+        Basis::Stacks => total.own / total.times.max(1),
+        Basis::Contexts => 1,
+    };
+    builder.finish(paths.profile, types[1], period, out)
+}
+
+/// Locations that were written.
+struct Places {
+    names: Names,
+    mappings: HashMap<ModuleId, u64>,
+    known: HashMap<Place, u64>,
+}
+
+impl Places {
+    fn location(
+        &mut self,
+        builder: &mut Builder,
+        paths: &CallPaths<'_>,
+        symbols: &mut Symbols<'_>,
+        at: Place,
+    ) -> u64 {
+        if let Some(known) = self.known.get(&at) {
+            return *known;
+        }
+        let module = paths.profile.modules.iter().find(|m| m.id == at.module());
+        let next = self.mappings.len() as u64 + 1;
+        let mapping = *self.mappings.entry(at.module()).or_insert(next);
+        if mapping == next {
+            builder.mapping(module, &paths.module(at.module()), mapping);
+        }
+        let basis = paths.tree.basis;
+        let frames = self.names.frames(symbols, at, basis);
+        let found = symbols.locate(at);
+        let inlined = found.inlined.iter().rev().map(|frame| frame.line);
+        let lines: Vec<Option<u32>> = std::iter::once(found.outer_line).chain(inlined).collect();
+        // Innermost first.
+        let lines: Vec<Line<'_>> = (frames.iter().zip(lines).rev())
+            .map(|(function, line)| Line {
+                function: &function.name,
+                file: function.file.as_deref().unwrap_or_default(),
+                line: line.unwrap_or(0).into(),
+            })
+            .collect();
+        let bias = module
+            .and_then(|m| m.loaded)
+            .map_or(0, |loaded| loaded.bias);
+        let address = at.vaddr().0.wrapping_add(bias);
+        let number = builder.location(mapping, address, &lines);
+        self.known.insert(at, number);
+        number
+    }
+}

@@ -1,0 +1,54 @@
+//! Branches and ways through code by address, as `perf2bolt -pa` reads them. No names are needed.
+//!
+//! `B FROM TO COUNT MISPREDICTED` is a taken branch, `F FROM TO COUNT` code that was executed from one address to the other without
+//! one. Address 0 stands for code of other files.
+
+use std::io::Write;
+
+use trommel_tuple::Place;
+
+use crate::error::ExportError;
+use crate::format::{Format, Modules};
+use crate::input::Input;
+use crate::leaders;
+
+/// The format.
+pub(crate) struct Preaggregated;
+
+impl Format for Preaggregated {
+    fn name(&self) -> &'static str {
+        "bolt-preagg"
+    }
+
+    fn about(&self) -> &'static str {
+        "branches by address, for perf2bolt -pa"
+    }
+
+    fn modules(&self) -> Modules {
+        Modules::One
+    }
+
+    fn extension(&self) -> &'static str {
+        "preagg"
+    }
+
+    fn next(&self, file: &str, module: &str) -> String {
+        format!("perf2bolt -pa -p {file} -o {file}.fdata {module}")
+    }
+
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
+        let (code, flow) = input.only(self.name())?;
+        let at = |place: Place| match flow.has(place) {
+            true => place.vaddr().0,
+            false => 0,
+        };
+        for transfer in leaders::transfers(input, &code, &flow) {
+            let (from, to, count) = (at(transfer.from), at(transfer.to), transfer.count);
+            match transfer.way.is_taken() {
+                true => writeln!(out, "B {from:x} {to:x} {count} 0")?,
+                false => writeln!(out, "F {from:x} {to:x} {count}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! The unsymbolised profile of `llvm-profgen`: ranges and branches by offset, from which it makes sample profiles itself.
+//!
+//! Offsets count from the page in which code begins, as `llvm-profgen` does by default. A range ends with the address of its last
+//! instruction. Branches from other files have no offset and are left out.
+
+use std::io::Write;
+
+use crate::error::ExportError;
+use crate::format::{Format, Modules};
+use crate::input::Input;
+
+/// The format.
+pub(crate) struct Profgen;
+
+impl Format for Profgen {
+    fn name(&self) -> &'static str {
+        "profgen"
+    }
+
+    fn about(&self) -> &'static str {
+        "ranges and branches, for llvm-profgen"
+    }
+
+    fn modules(&self) -> Modules {
+        Modules::One
+    }
+
+    fn extension(&self) -> &'static str {
+        "profgen"
+    }
+
+    fn next(&self, file: &str, module: &str) -> String {
+        format!("llvm-profgen --unsymbolized-profile={file} --binary={module} --output=code.prof")
+    }
+
+    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
+        let (_, flow) = input.only(self.name())?;
+        let base = input.symbols.code_base(flow.module).unwrap_or(0);
+        let offset = |at: u64| at.wrapping_sub(base);
+        writeln!(out, "{}", flow.lines.len())?;
+        for line in &flow.lines {
+            let (start, last) = (offset(line.start), offset(line.last));
+            writeln!(out, "{start:x}-{last:x}:{}", line.count)?;
+        }
+        let branches = flow.transfers.iter().filter(|t| t.way.is_taken());
+        let branches: Vec<_> = branches
+            .filter(|t| flow.has(t.from) && flow.has(t.to))
+            .collect();
+        writeln!(out, "{}", branches.len())?;
+        for branch in branches {
+            let (from, to) = (offset(branch.from.vaddr().0), offset(branch.to.vaddr().0));
+            writeln!(out, "{from:x}->{to:x}:{}", branch.count)?;
+        }
+        Ok(())
+    }
+}

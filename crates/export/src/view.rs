@@ -1,0 +1,217 @@
+//! The derived view that all formats read: executed code of one module.
+//!
+//! # Problem
+//! Tools ask for transfers of control that are no events: direct jumps, ways into a label, returns to a caller.
+//!
+//! # Strategy
+//! Recorded branches and calls are transfers with their counts. A block that ends in a direct jump gives a transfer with the block's
+//! count, and one that goes on into the next block likewise. How often a call came back to a block is what the block has more than all
+//! else that came into it.
+//!
+//! # Invariants
+//! Lines are in the order of their starts and do not overlap, but where two instructions share bytes. Transfers are in the order of
+//! [`Transfer`], each once. Counts are whole numbers: estimates are rounded.
+
+use std::collections::BTreeMap;
+
+use trommel_code::{Block, Exit, Program};
+use trommel_tuple::{ModuleId, Place};
+
+/// Ways in which control goes from one instruction to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Way {
+    /// A conditional branch, taken.
+    Taken,
+    /// A conditional branch, not taken.
+    NotTaken,
+    /// A direct jump.
+    Jump,
+    /// An indirect jump.
+    Indirect,
+    /// A call, direct or not.
+    Call,
+    /// From a straight line into the next one, without a branch.
+    Fall,
+    /// From a call on to what follows it, by way of what was called.
+    Back,
+}
+
+impl Way {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::NotTaken => "fallthrough",
+            Self::Jump => "jump",
+            Self::Indirect => "indirect",
+            Self::Call => "call",
+            Self::Fall => "next",
+            Self::Back => "return",
+        }
+    }
+
+    /// Returns true if the processor takes a branch: the next instruction in memory is not executed next.
+    pub const fn is_taken(self) -> bool {
+        matches!(self, Self::Taken | Self::Jump | Self::Indirect | Self::Call)
+    }
+}
+
+/// A way that control went, and how often.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Transfer {
+    /// The instruction that control left.
+    pub from: Place,
+    /// The instruction that it came to.
+    pub to: Place,
+    /// The way.
+    pub way: Way,
+    /// Times.
+    pub count: u64,
+}
+
+/// A straight line of instructions, entered at the first and left after the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Straight {
+    /// Vaddr of the first instruction.
+    pub start: u64,
+    /// Vaddr of the last instruction.
+    pub last: u64,
+    /// Vaddr after it.
+    pub end: u64,
+    /// Number of instructions.
+    pub instructions: u32,
+    /// Times.
+    pub count: u64,
+}
+
+/// Executed code of one module.
+#[derive(Clone, Debug)]
+pub struct ModuleFlow {
+    /// The module.
+    pub module: ModuleId,
+    /// Executed straight lines.
+    pub lines: Vec<Straight>,
+    /// Transfers that begin or end in the module.
+    pub transfers: Vec<Transfer>,
+}
+
+impl ModuleFlow {
+    /// That of a module; `None` where nothing is known of it.
+    pub fn new(program: &Program, module: ModuleId) -> Option<Self> {
+        let code = program.modules.get(&module)?;
+        let blocks = code.blocks.all();
+        let by_last: BTreeMap<u64, &Block> = blocks.iter().map(|b| (b.last, b)).collect();
+        let mut found: BTreeMap<(Place, Place, Way), u64> = BTreeMap::new();
+        let mut add = |from: Place, to: Place, way: Way, count: u64| {
+            if count > 0 {
+                let sum = found.entry((from, to, way)).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        };
+        for (of, other) in &program.modules {
+            for (&to, arrivals) in &other.blocks.transfers.into {
+                let to = Place::new(*of, trommel_tuple::Vaddr(to));
+                for arrival in arrivals {
+                    if *of != module && arrival.from.module() != module {
+                        continue;
+                    }
+                    let block = (arrival.from.module() == module)
+                        .then(|| by_last.get(&arrival.from.vaddr().0))
+                        .flatten();
+                    let way = way_of(arrival.call, block.copied(), arrival.from, to);
+                    add(arrival.from, to, way, whole(arrival.count.times));
+                }
+            }
+        }
+        let place = |at: u64| Place::new(module, trommel_tuple::Vaddr(at));
+        for block in blocks {
+            let count = block.count.map_or(0, |count| whole(count.times));
+            match block.exit {
+                Exit::Jump(to) => add(place(block.last), place(to), Way::Jump, count),
+                Exit::Next if code.blocks.at(block.end).is_some() => {
+                    add(place(block.last), place(block.end), Way::Fall, count);
+                }
+                _ => {}
+            }
+        }
+        let into = arrivals(&found, module);
+        for block in blocks {
+            if let Exit::Call | Exit::System = block.exit
+                && let Some(next) = code.blocks.at(block.end)
+            {
+                let came = into.get(&block.end).copied().unwrap_or(0);
+                let most = block.count.map_or(0, |count| whole(count.times));
+                let next = next.count.map_or(0, |count| whole(count.times));
+                let count = next.saturating_sub(came).min(most);
+                if count > 0 {
+                    found.insert((place(block.last), place(block.end), Way::Back), count);
+                }
+            }
+        }
+        let transfer = |((from, to, way), count)| Transfer {
+            from,
+            to,
+            way,
+            count,
+        };
+        Some(Self {
+            module,
+            lines: blocks.iter().filter_map(straight).collect(),
+            transfers: found.into_iter().map(transfer).collect(),
+        })
+    }
+
+    /// Executed instructions.
+    pub fn executed(&self) -> u64 {
+        let each = self
+            .lines
+            .iter()
+            .map(|l| l.count.saturating_mul(l.instructions.into()));
+        each.fold(0, u64::saturating_add)
+    }
+
+    /// Returns true if a place is in the module.
+    pub fn has(&self, place: Place) -> bool {
+        place.module() == self.module
+    }
+}
+
+/// A count as a whole number.
+pub(crate) fn whole(times: f64) -> u64 {
+    times.round() as u64
+}
+
+fn straight(block: &Block) -> Option<Straight> {
+    let count = whole(block.count?.times);
+    (count > 0).then_some(Straight {
+        start: block.start,
+        last: block.last,
+        end: block.end,
+        instructions: block.instructions,
+        count,
+    })
+}
+
+/// The way of a recorded transfer.
+fn way_of(call: bool, block: Option<&Block>, from: Place, to: Place) -> Way {
+    match block.map(|block| (block.exit, block.end)) {
+        _ if call => Way::Call,
+        Some((Exit::Branch, end)) => {
+            let next = to.module() == from.module() && to.vaddr().0 == end;
+            if next { Way::NotTaken } else { Way::Taken }
+        }
+        _ => Way::Indirect,
+    }
+}
+
+/// Transfers into each place of a module, added up.
+fn arrivals(found: &BTreeMap<(Place, Place, Way), u64>, module: ModuleId) -> BTreeMap<u64, u64> {
+    let mut into: BTreeMap<u64, u64> = BTreeMap::new();
+    for ((_, to, _), count) in found {
+        if to.module() == module {
+            let sum = into.entry(to.vaddr().0).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+    }
+    into
+}

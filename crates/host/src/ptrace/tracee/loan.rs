@@ -1,0 +1,188 @@
+//! Threads on loan: stopped threads that do system calls for us, or run code of ours, and are given back as they were.
+// Raw ptrace requests, and structures that the kernel fills in.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+
+use libc::user_regs_struct as Regs;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use super::stops::{Event, interrupt};
+use super::{Tracees, other};
+use crate::kernel::maps::{Mapping, mappings};
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const ALL_BUT_TRAP: u64 = !(1 << (libc::SIGTRAP - 1));
+
+/// A stopped thread that works for us.
+pub struct Loan<'a> {
+    tracees: &'a mut Tracees,
+    tid: Pid,
+    regs: Regs,
+    /// Vector registers as `XSAVE` lays them out: a thread on loan may use all of them.
+    vectors: Vec<u8>,
+    mask: u64,
+}
+
+impl Loan<'_> {
+    /// The threads of the process.
+    pub fn tracees(&self) -> &Tracees {
+        self.tracees
+    }
+
+    /// The thread.
+    pub fn tid(&self) -> Pid {
+        self.tid
+    }
+
+    /// Makes the thread do a system call.
+    pub fn call(&self, number: i64, args: [u64; 6]) -> io::Result<u64> {
+        self.tracees.call(self.tid, number, args)
+    }
+
+    /// Lets it run at `pc` until it stops itself by SIGTRAP.
+    pub fn run(&self, pc: u64, stack: u64, argument: u64) -> io::Result<()> {
+        let mut regs = self.regs;
+        regs.rip = pc;
+        regs.rsp = stack;
+        regs.rdi = argument;
+        regs.orig_rax = u64::MAX;
+        regs.eflags = 0x202;
+        self.tracees.set_regs(self.tid, &regs)?;
+        loop {
+            ptrace::cont(self.tid, None).map_err(other)?;
+            match self.tracees.event(self.tid) {
+                Event::Signal(libc::SIGTRAP) => return Ok(()),
+                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Event::Signal(signal) => {
+                    return Err(io::Error::other(format!(
+                        "the runtime failed there with signal {signal}"
+                    )));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        // It may have been killed.
+        let _ = self.tracees.set_regs(self.tid, &self.regs);
+        let _ = set_vectors(self.tid, &mut self.vectors);
+        let _ = self.tracees.set_mask(self.tid, self.mask);
+    }
+}
+
+impl Tracees {
+    /// Makes a stopped thread do a system call. Its registers and mask are lost. It is left with signals
+    /// blocked, where it can be released from.
+    fn call(&self, tid: Pid, number: i64, args: [u64; 6]) -> io::Result<u64> {
+        let mut regs = self.regs(tid)?;
+        regs.rip = self.gadget;
+        regs.rax = number as u64;
+        // Or the kernel takes what it was stopped in for an interrupted call to restart.
+        regs.orig_rax = u64::MAX;
+        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
+        self.set_regs(tid, &regs)?;
+        loop {
+            ptrace::syscall(tid, None).map_err(other)?;
+            match self.event(tid) {
+                Event::Call => break,
+                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                // A stop that was asked for before.
+                _ => {}
+            }
+        }
+        interrupt(tid);
+        loop {
+            ptrace::cont(tid, None).map_err(other)?;
+            match self.event(tid) {
+                Event::Stopped => break,
+                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                _ => {}
+            }
+        }
+        let result = self.regs(tid)?.rax as i64;
+        match result {
+            -4095..0 => Err(io::Error::from_raw_os_error(-result as i32)),
+            _ => Ok(result as u64),
+        }
+    }
+
+    /// Finds the instruction that remote calls use.
+    fn find_gadget(&mut self) -> io::Result<()> {
+        if self.gadget != 0 {
+            return Ok(());
+        }
+        let maps = fs::read(format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
+        let is_code = |m: &Mapping<'_>| m.is_executable() && m.is_readable() && !m.is_writable();
+        let code = mappings(&maps).filter(|m| is_code(m) && m.path != b"[vsyscall]");
+        let mut all: Vec<_> = code.map(|m| (m.path != b"[vdso]", m.range)).collect();
+        all.sort_by_key(|(later, _)| *later);
+        for (_, range) in all {
+            const STEP: usize = 64 << 10;
+            let mut bytes = vec![0; STEP];
+            for at in (range.start..range.end).step_by(STEP) {
+                let n = STEP.min((range.end - at) as usize);
+                if self.read(at, &mut bytes[..n]).is_err() {
+                    continue;
+                }
+                if let Some(i) = bytes[..n].windows(2).position(|w| w == SYSCALL) {
+                    self.gadget = at + i as u64;
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::Error::other("it has no system call instruction"))
+    }
+
+    /// Borrows a stopped thread: what is done through the loan is undone in its registers, those of vectors and of the x87 too, and in
+    /// its mask when that is dropped.
+    pub fn borrow(&mut self, tid: Pid) -> io::Result<Loan<'_>> {
+        self.find_gadget()?;
+        let regs = self.regs(tid)?;
+        let vectors = vectors(tid)?;
+        let mask = self.mask(tid)?;
+        // The trap must not be blocked: the kernel would change what the app does with it.
+        self.set_mask(tid, ALL_BUT_TRAP)?;
+        Ok(Loan {
+            tracees: self,
+            tid,
+            regs,
+            vectors,
+            mask,
+        })
+    }
+}
+
+/// The x87, vector and further state of a stopped thread, as `XSAVE` lays it out.
+fn vectors(tid: Pid) -> io::Result<Vec<u8>> {
+    // Of all states that this processor has; leaf 13 is there where there is `XSAVE`, and that in each that runs 64-bit programs with AVX.
+    let most = std::arch::x86_64::__cpuid_count(13, 0).ecx as usize;
+    const LEAST: usize = 4096;
+    let mut state = vec![0; most.max(LEAST)];
+    let n = register_set(libc::PTRACE_GETREGSET, tid, &mut state)?;
+    state.truncate(n);
+    Ok(state)
+}
+
+fn set_vectors(tid: Pid, state: &mut [u8]) -> io::Result<()> {
+    register_set(libc::PTRACE_SETREGSET, tid, state).map(drop)
+}
+
+/// Copies the state from the thread or to it; how many bytes.
+fn register_set(request: libc::c_uint, tid: Pid, state: &mut [u8]) -> io::Result<usize> {
+    const NT_X86_XSTATE: usize = 0x202;
+    let mut whole = libc::iovec {
+        iov_base: state.as_mut_ptr().cast(),
+        iov_len: state.len(),
+    };
+    // SAFETY: the kernel reads or writes no more than the bytes said, which live here.
+    match unsafe { libc::ptrace(request, tid.as_raw(), NT_X86_XSTATE, &raw mut whole) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(whole.iov_len),
+    }
+}

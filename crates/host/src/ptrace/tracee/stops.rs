@@ -1,0 +1,140 @@
+//! Stops of traced threads: waited for, and what each means.
+// Raw ptrace requests, and structures that the kernel fills in.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::mem::zeroed;
+use std::time::{Duration, Instant};
+
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+use crate::ptrace::ended::Ended;
+
+/// An event that `wait` reported.
+pub(super) enum Event {
+    /// Not yet.
+    Nothing,
+    Gone,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// At a system call.
+    Call,
+    /// Stopped as asked, or with the whole process.
+    Stopped,
+}
+
+thread_local! {
+    /// Ends of tracees. They may be children of ours, and the kernel reports an end once.
+    static REAPED: RefCell<Vec<(Pid, Ended)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The end of a thread or process while it was traced, reported once.
+pub fn reaped() -> Option<(Pid, Ended)> {
+    REAPED.with_borrow_mut(Vec::pop)
+}
+
+pub(super) fn wait(tid: Pid, flags: i32) -> Event {
+    const CALL: i32 = libc::SIGTRAP | 0x80;
+    const EVENT_STOP: i32 = 128;
+    let mut status = 0;
+    // SAFETY: all-zero is a valid rusage.
+    let mut usage: libc::rusage = unsafe { zeroed() };
+    let how = libc::__WALL | flags;
+    // SAFETY: two valid places to write to.
+    let got = unsafe { libc::wait4(tid.as_raw(), &raw mut status, how, &raw mut usage) };
+    if got == 0 {
+        return Event::Nothing;
+    }
+    if got < 0 {
+        return match nix::errno::Errno::last() {
+            nix::errno::Errno::EINTR => Event::Nothing,
+            _ => Event::Gone,
+        };
+    }
+    if !libc::WIFSTOPPED(status) {
+        if let Some(ended) = Ended::new(status, &usage) {
+            REAPED.with_borrow_mut(|reaped| reaped.push((tid, ended)));
+        }
+        return Event::Gone;
+    }
+    match (libc::WSTOPSIG(status), status >> 16) {
+        (CALL, _) => Event::Call,
+        (_, EVENT_STOP) => Event::Stopped,
+        (signal, 0) => Event::Signal(signal),
+        _ => Event::Stopped,
+    }
+}
+
+pub(super) fn interrupt(tid: Pid) {
+    // A thread that has just ended is found out by who waits for it.
+    let _ = ptrace::interrupt(tid);
+}
+
+/// Waits until a thread stops; `Some(false)` when it has ended, `None` when it is too late.
+pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Option<bool> {
+    let mut looks = 0;
+    loop {
+        match wait(tid, libc::WNOHANG) {
+            Event::Stopped if is_at_fault(tid) => {
+                // It stops next with that signal.
+                let _ = ptrace::cont(tid, None);
+            }
+            Event::Stopped => return Some(true),
+            Event::Gone => return Some(false),
+            Event::Signal(signal) => {
+                // It gets that first, as it would have.
+                interrupt(tid);
+                // SAFETY: no memory is involved.
+                unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, i64::from(signal)) };
+            }
+            Event::Call => {
+                let _ = ptrace::cont(tid, None);
+            }
+            Event::Nothing if Instant::now() >= limit => return None,
+            Event::Nothing => {
+                looks += 1;
+                if looks > 20 {
+                    std::thread::sleep(Duration::from_micros(50));
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a stopped thread is about to get a signal that its instruction has caused: one that is of
+/// that place and cannot wait.
+fn is_at_fault(tid: Pid) -> bool {
+    const PEEKSIGINFO: libc::c_uint = 0x4209;
+    const SYNCHRONOUS: [i32; 6] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGFPE,
+        libc::SIGSYS,
+    ];
+    const MOST: usize = 8;
+    #[repr(C)]
+    struct Which {
+        from: u64,
+        flags: u32,
+        count: i32,
+    }
+    let which = Which {
+        from: 0,
+        flags: 0,
+        count: MOST as i32,
+    };
+    // SAFETY: all-zero is a valid siginfo.
+    let mut waiting: [libc::siginfo_t; MOST] = unsafe { zeroed() };
+    let at = &raw const which;
+    // SAFETY: the kernel writes as many structures as asked for, at most.
+    let n = unsafe { libc::ptrace(PEEKSIGINFO, tid.as_raw(), at, waiting.as_mut_ptr()) };
+    let waiting = &waiting[..usize::try_from(n).unwrap_or(0).min(MOST)];
+    waiting
+        .iter()
+        .any(|s| s.si_code > 0 && SYNCHRONOUS.contains(&s.si_signo))
+}

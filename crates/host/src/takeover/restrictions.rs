@@ -1,0 +1,65 @@
+//! Restrictions of system calls that a stopped thread has: whether the runtime could make its calls.
+//!
+//! A filter (seccomp) is read from the kernel and executed for each call that the runtime needs
+//! ([`trommel_queue::seccomp`]). Syscall user dispatch looks at the address that a call is made from, which would be one
+//! of the code cache.
+// Raw ptrace requests.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use nix::unistd::Pid;
+use trommel_queue::seccomp::{self, Instruction};
+
+use crate::takeover::failure::{AttachFailure, Result};
+
+/// Refuses a thread with syscall user dispatch. Kernels before 6.4 do not say whether it has that.
+pub(super) fn check_dispatch(tid: Pid) -> Result<()> {
+    const GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
+    // Mode, selector, offset, length.
+    let mut found = [0_u64; 4];
+    let bytes = size_of_val(&found);
+    // SAFETY: the kernel writes as many bytes as said.
+    let done = unsafe {
+        libc::ptrace(
+            GET_SYSCALL_USER_DISPATCH_CONFIG,
+            tid.as_raw(),
+            bytes,
+            found.as_mut_ptr(),
+        )
+    };
+    match done == 0 && found[0] != 0 {
+        true => Err(AttachFailure::Dispatch(tid)),
+        false => Ok(()),
+    }
+}
+
+/// The filter of a stopped thread with this number, the newest first. `None`: there are no more.
+fn filter(tid: Pid, number: u64) -> io::Result<Option<Vec<Instruction>>> {
+    const GET_FILTER: libc::c_uint = 0x420c;
+    let mut filter = vec![Instruction::default(); seccomp::MAX_INSTRUCTIONS];
+    // SAFETY: no filter has more instructions than there is room for.
+    let count = unsafe { libc::ptrace(GET_FILTER, tid.as_raw(), number, filter.as_mut_ptr()) };
+    match usize::try_from(count) {
+        Ok(count) => {
+            filter.truncate(count);
+            Ok(Some(filter))
+        }
+        Err(_) => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            error => Err(error),
+        },
+    }
+}
+
+/// Refuses a thread with filters that do not allow all calls that the runtime makes.
+pub(super) fn check_filters(tid: Pid) -> Result<()> {
+    let mut number = 0;
+    while let Some(filter) = filter(tid, number).map_err(AttachFailure::Filters)? {
+        if let Some(why) = seccomp::refused(&filter) {
+            return Err(AttachFailure::Filter(tid, why));
+        }
+        number += 1;
+    }
+    Ok(())
+}

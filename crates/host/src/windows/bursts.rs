@@ -1,0 +1,262 @@
+//! Bursts of control within a budget: when the next begins, and what they have cost.
+//!
+//! # Problem
+//! In a burst a process runs from the code cache and counts, and between two it is native. What a burst costs depends on the code
+//! and on how much of it is translated already. The user says what may be paid, in percent, and it must be kept.
+//!
+//! # Strategy
+//! A burst lasts for [`LENGTH`] of the process's CPU time. Its cost is the time of the runtime's own work, which the runtime adds up, and
+//! what translated code takes beyond native code. The latter cannot be measured where there are no hardware counters:
+//! it is taken for [`SLOWDOWN`] of the native time. The work of the keeper and of this process counts besides.
+//! The next burst begins when the native time since the start has earned what all bursts have cost and what the last one cost.
+//!
+//! # Weights
+//! A burst stands for its own native time and for the native time since the burst before. So the counts add up to those of the
+//! whole time when they are scaled by the time after the last burst, as far as the slowdown is what it is taken for.
+
+use std::time::{Duration, Instant};
+
+use trommel_profile::windows::Windows;
+
+use crate::kernel::clocks::stamp;
+
+/// CPU time of a burst.
+pub const LENGTH: Duration = Duration::from_millis(20);
+/// Time that translated code with counters takes beyond native code, as a part of the latter: between 0.1 and 0.9 on the programs of
+/// `docs/performance.md`.
+const SLOWDOWN: f64 = 0.5;
+/// Expected cost of a burst before there was one, in nanoseconds.
+const GUESS: f64 = 20e6;
+/// Native CPU time until the next try after a burst was refused, in nanoseconds.
+const PATIENCE: f64 = 1e9;
+/// From one look to the next.
+pub const OFTEN: Duration = Duration::from_millis(20);
+/// Least part of a budget that the program may spend, whatever the host takes.
+const LEAST: f64 = 0.25;
+
+/// A burst of control that has ended, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Burst {
+    /// CPU time of the process when all its threads were stopped to be attached, and when all were native again.
+    pub cpu: [u64; 2],
+    /// CPU time that the keeper has used so far.
+    pub keeper: u64,
+}
+
+/// The bursts of one process. Times are in nanoseconds.
+#[derive(Debug)]
+pub struct Bursts {
+    /// Percent that may be paid.
+    budget: f64,
+    began: Instant,
+    stamp: u64,
+    taken: u64,
+    /// CPU time of the process when the last burst ended; 0 before that.
+    ended: u64,
+    /// CPU time of the process when it was looked at last.
+    seen: u64,
+    /// Native time between bursts.
+    native: f64,
+    /// Native time of what was executed in bursts.
+    covered: f64,
+    /// Cost of all bursts, and of the last.
+    cost: f64,
+    last: f64,
+    /// The runtime's own work so far.
+    work: u64,
+    /// CPU time of the keeper.
+    keeper: u64,
+    /// A burst is going on, or asked for.
+    on: bool,
+    /// The next begins at once, whatever it costs: for tests.
+    hasty: bool,
+    /// Native time at which a refused burst may be tried again.
+    refused_until: f64,
+    /// Bursts that were refused, and why the last one was.
+    refused: (u64, String),
+}
+
+/// A burst as a sample.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// Executions that each execution in it stands for.
+    pub weight: f64,
+    /// Native time of what it executed, in nanoseconds.
+    pub covered: f64,
+}
+
+impl Bursts {
+    /// Begins with the first burst going on. `hasty`: for tests, the next begins at once.
+    pub fn begin(budget: f64, hasty: bool) -> Self {
+        Self {
+            budget,
+            began: Instant::now(),
+            stamp: stamp(),
+            taken: 0,
+            ended: 0,
+            seen: 0,
+            native: 0.0,
+            covered: 0.0,
+            cost: 0.0,
+            last: GUESS,
+            work: 0,
+            keeper: 0,
+            on: true,
+            hasty,
+            refused_until: 0.0,
+            refused: (0, String::new()),
+        }
+    }
+
+    /// Nanoseconds of a cycle of the time stamp counter.
+    pub fn cycle(&self) -> f64 {
+        let cycles = stamp().saturating_sub(self.stamp).max(1);
+        self.began.elapsed().as_nanos() as f64 / cycles as f64
+    }
+
+    /// A burst has ended. `work`: what the runtime has worked so far, in nanoseconds.
+    pub fn over(&mut self, burst: &Burst, work: u64) -> Sample {
+        let [from, to] = burst.cpu;
+        let before = match self.taken {
+            0 => 0.0,
+            _ => from.saturating_sub(self.ended) as f64,
+        };
+        let own = to.saturating_sub(from) as f64;
+        let worked = (work.saturating_sub(self.work) as f64).min(own);
+        // No burst covers nothing, or its weight would be infinite.
+        let covered = ((own - worked) / (1.0 + SLOWDOWN))
+            .max(own / 100.0)
+            .max(1.0);
+        self.on = false;
+        self.taken += 1;
+        self.ended = to;
+        self.work = work;
+        self.keeper = burst.keeper;
+        self.native += before;
+        self.covered += covered;
+        self.last = (own - covered).max(0.0);
+        self.cost += self.last;
+        Sample {
+            weight: (before + covered) / covered,
+            covered,
+        }
+    }
+
+    /// A burst was refused.
+    pub fn refuse(&mut self, why: String) {
+        self.on = false;
+        self.refused = (self.refused.0 + 1, why);
+        self.refused_until = self.native_until(self.ended) + PATIENCE;
+    }
+
+    /// Native time up to the moment when the process has used so much CPU time, with that of what bursts executed.
+    fn native_until(&self, cpu: u64) -> f64 {
+        self.native + self.covered + cpu.saturating_sub(self.ended) as f64
+    }
+
+    /// Returns whether the next burst is to begin, when the process has used so much CPU time and we, without the keeper, `host`. Then
+    /// it is taken for begun.
+    pub fn is_due(&mut self, cpu: Duration, host: Duration) -> bool {
+        if self.on {
+            return false;
+        }
+        self.seen = cpu.as_nanos() as u64;
+        let native = self.native_until(self.seen);
+        let wall = self.began.elapsed().as_nanos() as f64;
+        let own = (host.as_nanos() as f64 + self.keeper as f64) / wall.max(1.0);
+        let budget = self.budget / 100.0;
+        let share = (budget - own).max(budget * LEAST);
+        let earned = share * native >= self.cost + self.last && native >= self.refused_until;
+        self.on = earned || self.hasty;
+        self.on
+    }
+
+    /// The account so far. `host`: our CPU time, without the keeper.
+    pub fn account(&self, host: Duration) -> Windows {
+        let native = self.native_until(self.seen);
+        let mut pacing = format!("{} ms of CPU time each", LENGTH.as_millis());
+        if self.refused.0 != 0 {
+            pacing += &format!("; {} refused: {}", self.refused.0, self.refused.1);
+        }
+        Windows {
+            budget: self.budget,
+            taken: self.taken,
+            whole: self.taken,
+            rate: self.taken as f64 / native.max(1.0) * 1e9,
+            cpu: native as u64,
+            wall: self.began.elapsed().as_nanos() as u64,
+            in_windows: self.cost as u64,
+            host: host.as_nanos() as u64 + self.keeper,
+            pacing,
+            ..Windows::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn burst(from: u64, to: u64) -> Burst {
+        Burst {
+            cpu: [from * MS, to * MS],
+            keeper: 0,
+        }
+    }
+
+    #[test]
+    fn weights_add_up_to_the_native_time() {
+        let mut bursts = Bursts::begin(5.0, false);
+        let mut sum = 0.0;
+        for n in 0..10 {
+            let sample = bursts.over(&burst(100 * n, 100 * n + 15), 0);
+            assert!((sample.covered - 1e7).abs() < 1.0, "{sample:?}");
+            sum += sample.weight * sample.covered;
+        }
+        // Nine times 85 ms between ten bursts of 10 ms.
+        assert!((sum - (9.0 * 85e6 + 10.0 * 1e7)).abs() < 10.0, "{sum}");
+        let account = bursts.account(Duration::ZERO);
+        assert_eq!((account.taken, account.cpu), (10, 865 * MS));
+        assert_eq!(account.in_windows, 50 * MS);
+    }
+
+    #[test]
+    fn work_of_the_runtime_is_cost() {
+        let mut bursts = Bursts::begin(5.0, false);
+        let sample = bursts.over(&burst(0, 20), 5 * MS);
+        assert!((sample.covered - 1e7).abs() < 1.0);
+        assert_eq!(bursts.account(Duration::ZERO).in_windows, 10 * MS);
+    }
+
+    #[test]
+    fn the_budget_is_earned_before_it_is_spent() {
+        let mut bursts = Bursts::begin(10.0, false);
+        assert!(
+            !bursts.is_due(Duration::from_secs(9), Duration::ZERO),
+            "one goes on"
+        );
+        let _ = bursts.over(&burst(0, 15), 0);
+        // 5 ms were paid, and 5 more will be: 100 ms, of which the burst itself has 10.
+        let at = |ms: u64| Duration::from_millis(15 + ms);
+        assert!(!bursts.is_due(at(89), Duration::ZERO));
+        assert!(bursts.is_due(at(91), Duration::ZERO));
+        assert!(!bursts.is_due(at(900), Duration::ZERO), "it goes on");
+    }
+
+    #[test]
+    fn what_is_refused_is_tried_again_later() {
+        let mut bursts = Bursts::begin(50.0, false);
+        let _ = bursts.over(&burst(0, 15), 0);
+        bursts.refuse("busy".to_owned());
+        assert!(!bursts.is_due(Duration::from_millis(900), Duration::ZERO));
+        assert!(bursts.is_due(Duration::from_millis(1100), Duration::ZERO));
+        assert!(
+            bursts
+                .account(Duration::ZERO)
+                .pacing
+                .ends_with("1 refused: busy")
+        );
+    }
+}
