@@ -32,9 +32,10 @@ const EXACT: [u32; 14] = [
 const MIXES: [&str; 2] = ["edge,call,value,type", "edge,call,type,address,latency"];
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Programs that, native between windows, see what docs/limits.md names: how much memory there is, and a record of the x87 unit that a
-/// window left.
-const SEE_WINDOWS: [&str; 4] = [
+/// Programs that, native between windows, see what docs/limits.md names: how much memory there is, a record of the x87 unit that a
+/// window left, and system calls of the runtime's that are dispatched to the program.
+const SEE_WINDOWS: [&str; 5] = [
+    "dispatch_of_calls@",
     "limits_on_memory@",
     "locked_memory@",
     "x87_record_stored@",

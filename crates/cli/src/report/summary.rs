@@ -30,8 +30,8 @@ use crate::others::{self, Others};
 use crate::output;
 
 const ROWS: usize = 5;
-/// Opening this much debug information takes some thirty milliseconds.
-const DEBUG_LIMIT: u64 = 16 << 20;
+/// Opening this much debug information takes some fifteen milliseconds. The C library has more: its functions go without a source here.
+const DEBUG_LIMIT: u64 = 6 << 20;
 /// Loads with a smaller share of all executions say nothing about the program.
 const MIN_SHARE: u64 = 1000;
 

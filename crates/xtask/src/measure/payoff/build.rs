@@ -68,7 +68,7 @@ impl<'a> Bench<'a> {
             .arg(self.file(dir))
             .args(sources);
         match self.subject.library {
-            true => command.arg("-shared"),
+            true => command.args(["-shared", "-Wl,-soname,libwork.so"]),
             false => command.args(&driver),
         };
         output(command.arg("-lm"))?;
