@@ -26,6 +26,7 @@ mod lab;
 mod latency;
 mod load;
 mod machine;
+mod merge;
 mod news;
 mod next;
 mod others;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
             None => report::run(&args),
         },
         Command::Diff(args) => diff::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Values(args) => values::run(&args),
         Command::Annotate(args) => annotate::run(&args),
         Command::Export(args) => export::run(&args),

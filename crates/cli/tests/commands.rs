@@ -99,6 +99,7 @@ fn profile() -> Profile {
         filter: None,
         call_trees: Vec::new(),
         compiled: Vec::new(),
+        sum: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

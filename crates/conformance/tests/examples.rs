@@ -47,7 +47,7 @@ const CARGO: [&str; 29] = [
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "annotate",
     "report",
     "diff",
@@ -57,6 +57,7 @@ const COMMANDS: [&str; 21] = [
     "stat",
     "top",
     "export",
+    "merge",
     "values",
     "latency",
     "replay",
@@ -300,7 +301,7 @@ fn document(name: &str) -> Result<(), String> {
         }
     }
     match name {
-        "docs/database.md" => with_database(&stage)?,
+        "docs/database.md" | "docs/merge.md" => with_database(&stage)?,
         "docs/top.md" => with_process(&stage, WATCHED)?,
         _ => {}
     }

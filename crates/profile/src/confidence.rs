@@ -154,8 +154,10 @@ impl Confidence {
         let one = Self::for_spec(&spec, Seeds::default(), events, tuples());
         // Each thread has counters of its own then.
         let threads = profile.threads.started.max(1) as usize;
+        let summed = profile.sum.is_some_and(|sum| sum.processes > 1);
         match profile.counted {
             Counted::Code if threads > 1 => one.of_several(),
+            _ if summed => one.of_several(),
             _ => one,
         }
     }

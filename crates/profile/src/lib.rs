@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`merge`], [`thin`] | sums of profiles; fewer values |
+//! | [`merge`], [`recordings`], [`thin`] | sums of profiles, of whole recordings; fewer values |
 //! | [`confidence`], [`limits`] | how far estimated counts may be off |
 //! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
@@ -55,11 +55,12 @@ pub mod memory;
 pub mod merge;
 mod profile;
 pub mod queries;
+pub mod recordings;
 pub mod sampled;
 pub mod samples;
 pub mod thin;
 pub mod windows;
 
 pub use profile::{
-    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
 };

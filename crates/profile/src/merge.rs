@@ -21,6 +21,7 @@ use crate::counts::add_counts;
 use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+use crate::queries::Queries;
 use crate::samples::Function;
 use crate::windows::Windows;
 
@@ -178,11 +179,13 @@ impl Merged {
     fn asked_and_sampled(&mut self, other: &mut Profile, renumbered: &Renumbered) {
         if let Some(queries) = other.queries.take() {
             let place = |word| renumbered.place(Place::from_word(word)).word();
-            match &mut self.profile.queries {
-                Some(sums) => sums.add(queries, place),
-                // The first process is of the run that all are of: it has what the others have.
-                None => self.profile.queries = Some(queries),
-            }
+            let sums = self.profile.queries.get_or_insert_with(|| Queries {
+                program: queries.program.clone(),
+                places: queries.places.clone(),
+                unmet: queries.unmet.clone(),
+                ..Queries::default()
+            });
+            sums.add(queries, place);
         }
         if let Some(filter) = other.filter.take() {
             let sums = self.profile.filter.get_or_insert_default();
@@ -253,6 +256,48 @@ impl Merged {
     /// The sum.
     pub fn profile(self) -> Profile {
         self.profile
+    }
+
+    /// The sum, with its modules in the order of their paths and build ids: the same whichever profile was added first.
+    pub fn in_order(self) -> Profile {
+        let mut modules = self.profile.modules.clone();
+        modules.sort_by(|a, b| {
+            let key = |m: &Module| (m.id != ModuleId::ANON, m.path.clone(), m.build_id.clone());
+            key(a).cmp(&key(b))
+        });
+        for (number, module) in modules.iter_mut().enumerate() {
+            // There were no more than numbers when they were added.
+            module.id = ModuleId(u16::try_from(number).unwrap_or_default());
+        }
+        let mut whole = self.profile;
+        let mut ordered = Self::new(Profile {
+            modules,
+            ..Profile::default()
+        });
+        ordered.apart = true;
+        let parts = Profile {
+            modules: std::mem::take(&mut whole.modules),
+            kinds: std::mem::take(&mut whole.kinds),
+            sites: std::mem::take(&mut whole.sites),
+            windows: whole.windows.take(),
+            queries: whole.queries.take(),
+            samples: whole.samples.take(),
+            filter: whole.filter.take(),
+            call_trees: std::mem::take(&mut whole.call_trees),
+            compiled: std::mem::take(&mut whole.compiled),
+            ..Profile::default()
+        };
+        ordered.add(parts);
+        Profile {
+            origin: whole.origin,
+            command: whole.command,
+            compressor: whole.compressor,
+            counted: whole.counted,
+            run: whole.run,
+            threads: whole.threads,
+            sum: whole.sum,
+            ..ordered.profile
+        }
     }
 
     /// Returns the number of processes that were added up.

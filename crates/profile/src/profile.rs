@@ -43,6 +43,17 @@ pub struct Profile {
     pub call_trees: Vec<CallTree>,
     /// Functions that no file names, of modules `[anon]`, as a runtime that compiles code told them. `start` is a run-time address.
     pub compiled: Vec<Function>,
+    /// Recordings that this is the sum of; `None` of a profile as it was recorded.
+    pub sum: Option<Sum>,
+}
+
+/// Extent of a sum of recordings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sum {
+    /// Recordings.
+    pub recordings: u64,
+    /// Their processes. Each had a compressor of its own.
+    pub processes: u64,
 }
 
 /// Counters of events: the first that sees each of them.

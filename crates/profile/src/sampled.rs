@@ -49,6 +49,14 @@ impl Sampled {
     /// (1 − p)/p. The sum of those of parts is at most that of the sums with the largest t, as C·(1 − C/E) is concave: the sum gets the p that
     /// comes to that.
     pub fn add(&mut self, other: &Self) {
+        // Exactly, so that adding nothing rounds nothing.
+        if *self == Self::default() {
+            *self = *other;
+            return;
+        }
+        if *other == Self::default() {
+            return;
+        }
         let thinned = self.per_count().max(other.per_count());
         self.samples += other.samples;
         self.executions += other.executions;

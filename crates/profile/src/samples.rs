@@ -169,7 +169,7 @@ pub struct Machine {
 }
 
 /// A function of the kernel, or of code that was compiled while the program ran.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Function {
     /// The path of its module: `[kernel]`, the name of one that was loaded, in brackets, or `[anon]`.
     pub module: Vec<u8>,
@@ -204,6 +204,39 @@ impl Machine {
     pub fn cost(&self) -> f64 {
         self.cost_of_samples() + self.cost_of_host()
     }
+
+    /// Adds another recording, made at another time or elsewhere. Processors of one number are added up.
+    fn add(&mut self, other: Self) {
+        self.budget = self.budget.max(other.budget);
+        self.rate = self.rate.max(other.rate);
+        // In the mean of the samples.
+        let cost = self.taken.saturating_mul(self.toll);
+        let cost = cost.saturating_add(other.taken.saturating_mul(other.toll));
+        for (sum, more) in [
+            (&mut self.wall, other.wall),
+            (&mut self.host, other.host),
+            (&mut self.taken, other.taken),
+            (&mut self.lost, other.lost),
+            (&mut self.throttled, other.throttled),
+            (&mut self.kernel, other.kernel),
+            (&mut self.deferred, other.deferred),
+            (&mut self.decoded, other.decoded),
+            (&mut self.unknown, other.unknown),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.toll = cost.checked_div(self.taken).unwrap_or(self.toll);
+        for (processor, time) in other.processors {
+            self.processors.entry(processor).or_default().add(&time);
+        }
+        self.missing.extend(other.missing);
+        self.missing.sort_unstable();
+        self.missing.dedup();
+        self.of_processes &= other.of_processes;
+        self.functions.extend(other.functions);
+        self.functions.sort_unstable();
+        self.functions.dedup();
+    }
 }
 
 impl Samples {
@@ -214,8 +247,10 @@ impl Samples {
 
     /// Adds those of another process of the recording; `place`: what its places are here.
     pub fn add(&mut self, other: Self, place: impl Fn(Place) -> Place) {
-        if self.machine.is_none() {
-            self.machine = other.machine;
+        match (&mut self.machine, other.machine) {
+            (Some(machine), Some(more)) => machine.add(more),
+            (None, more) => self.machine = more,
+            (Some(_), None) => {}
         }
         for (at, more) in other.places {
             let sum = self.places.entry(place(at)).or_default();

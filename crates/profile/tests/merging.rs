@@ -1,14 +1,16 @@
 //! Profiles that were made apart add up to the same in any order, and the sum says what its parts say.
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 
 use proptest::prelude::*;
 use trommel_profile::arguments::{Argument, Passed};
 use trommel_profile::call_tree::{Basis, CallTree, Frame, NodeId, Weight};
 use trommel_profile::merge::Merged;
+use trommel_profile::recordings::{Recordings, Unlike};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::windows::Windows;
-use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run};
+use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 const PATHS: [&str; 4] = ["[anon]", "/bin/a", "/lib/b", "/lib/c"];
@@ -249,7 +251,138 @@ fn sum(first: &Profile, others: &[&Profile]) -> Profile {
     merged.profile()
 }
 
+/// The sum of recordings, each of these processes.
+fn recordings(all: &[&[Profile]]) -> Profile {
+    let mut recordings = Recordings::default();
+    for processes in all {
+        let added = recordings.add(processes.to_vec(), true);
+        added.expect("recordings of one sort");
+    }
+    recordings.profile().expect("one at least")
+}
+
+/// The same profile as an exact one, with a site for each branch.
+fn exact(profile: &Profile) -> Profile {
+    let edges = profile.kinds[&Kind::Edge].counts.keys();
+    Profile {
+        compressor: "exact".into(),
+        windows: None,
+        sites: edges.map(|place| (*place, Site::IndirectJump)).collect(),
+        ..profile.clone()
+    }
+}
+
+/// All that a profile says but its call paths, whose order has no meaning.
+fn without_paths(profile: &Profile) -> Profile {
+    Profile {
+        call_trees: Vec::new(),
+        ..profile.clone()
+    }
+}
+
 proptest! {
+    #[test]
+    fn recordings_add_up_to_the_same_bytes_in_either_order(a in profile(), b in profile()) {
+        for (a, b) in [(a.clone(), b.clone()), (exact(&a), exact(&b))] {
+            let (ab, ba) = (recordings(&[from_ref(&a), from_ref(&b)]), recordings(&[from_ref(&b), from_ref(&a)]));
+            prop_assert_eq!(without_paths(&ab), without_paths(&ba));
+            prop_assert_eq!(ab.sum, Some(Sum { recordings: 2, processes: 2 }));
+            prop_assert!(ab.modules.iter().enumerate().all(|(n, m)| usize::from(m.id.0) == n));
+        }
+    }
+
+    #[test]
+    fn a_recording_alone_says_what_it_said(a in profile(), b in profile()) {
+        let before = sum(&a, &[&b]);
+        let alone = recordings(&[&[a, b]]);
+        prop_assert_eq!(alone.sum, Some(Sum { recordings: 1, processes: 2 }));
+        let unnamed = |mut said: Said| {
+            said.pid = 0;
+            said
+        };
+        prop_assert_eq!(unnamed(said(&before)), said(&alone));
+        prop_assert!(close(&before, &alone));
+        // Once more changes nothing at all.
+        prop_assert_eq!(recordings(&[from_ref(&alone)]), alone);
+    }
+
+    #[test]
+    fn sums_of_sums_are_sums(a in profile(), b in profile(), c in profile()) {
+        let [a, b, c] = [[a], [b], [c]];
+        let all = recordings(&[&a, &b, &c]);
+        let left = recordings(&[&[recordings(&[&a, &b])], &c]);
+        let right = recordings(&[&a, &[recordings(&[&c, &b])]]);
+        for other in [left, right] {
+            prop_assert_eq!(said(&all), said(&other));
+            prop_assert!(close(&all, &other));
+            prop_assert_eq!(all.sum, other.sum);
+        }
+    }
+
+    #[test]
+    fn exact_counts_add_up_exactly(all in prop::collection::vec(profile(), 1..5)) {
+        let all: Vec<[Profile; 1]> = all.iter().map(|p| [exact(p)]).collect();
+        let parts: Vec<&[Profile]> = all.iter().map(|p| &p[..]).collect();
+        let sum = recordings(&parts);
+        let named = |profile: &Profile, place: Place| {
+            (profile.modules[usize::from(place.module().0)].path.clone(), place.vaddr())
+        };
+        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+        for profile in all.iter().flatten() {
+            for (kind, data) in &profile.kinds {
+                for (place, values) in &data.counts {
+                    for (value, count) in values {
+                        let value = match kind.value_is_place() {
+                            true => named(profile, Place::from_word(*value)),
+                            false => (Vec::new(), Vaddr(*value)),
+                        };
+                        *counts.entry((*kind, named(profile, *place), value)).or_default() += count;
+                    }
+                }
+            }
+        }
+        let mut found = 0;
+        for (kind, data) in &sum.kinds {
+            for (place, values) in &data.counts {
+                prop_assert!(*kind != Kind::Edge || sum.sites.contains_key(place));
+                for (value, count) in values {
+                    let value = match kind.value_is_place() {
+                        true => named(&sum, Place::from_word(*value)),
+                        false => (Vec::new(), Vaddr(*value)),
+                    };
+                    prop_assert_eq!(counts[&(*kind, named(&sum, *place), value)], *count);
+                    found += 1;
+                }
+            }
+        }
+        prop_assert_eq!(found, counts.len());
+        prop_assert!(sum.windows.is_none());
+    }
+
+    /// Recordings that cannot be added up are refused, and leave the sum as it was.
+    #[test]
+    fn recordings_of_another_sort_are_refused(a in profile(), b in profile()) {
+        let mut all = Recordings::default();
+        prop_assert_eq!(all.add(Vec::new(), false), Err(Unlike::Empty));
+        all.add(vec![a.clone()], false).expect("the first");
+        let sampler = Profile { compressor: "R16".into(), ..exact(&b) };
+        let mut fewer = b.clone();
+        fewer.kinds.remove(&Kind::Call);
+        let no_paths = without_paths(&b);
+        let expected = |unlike: &Unlike| matches!(unlike, Unlike::Observed { .. });
+        for other in [exact(&b), sampler] {
+            let refused = all.add(vec![other], false);
+            prop_assert!(refused.as_ref().is_err_and(expected), "{refused:?}");
+        }
+        let refused = all.add(vec![fewer], false);
+        let is_kinds = matches!(refused, Err(Unlike::Kinds { .. }));
+        prop_assert!(is_kinds, "{refused:?}");
+        let refused = all.add(vec![no_paths], false);
+        let is_paths = matches!(refused, Err(Unlike::Paths { .. }));
+        prop_assert!(is_paths, "{refused:?}");
+        prop_assert_eq!(all.profile().expect("the first"), recordings(&[&[a]]));
+    }
+
     #[test]
     fn the_order_of_profiles_does_not_matter(a in profile(), b in profile(), c in profile()) {
         let (ab, ba) = (sum(&a, &[&b]), sum(&b, &[&a]));

@@ -64,10 +64,12 @@ pub(crate) enum Tag {
     Paths = 25,
     /// Functions of code that was compiled while the program ran.
     Compiled = 26,
+    /// Recordings that the profile is the sum of.
+    Sum = 27,
 }
 
 impl Tag {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -94,6 +96,7 @@ impl Tag {
         Self::Filtered,
         Self::Paths,
         Self::Compiled,
+        Self::Sum,
     ];
 }
 

@@ -91,6 +91,7 @@ fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
 fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -> Inside<()> {
     match tag {
         Tag::Head => *profile = Profile::get(cursor)?,
+        Tag::Sum => set(&mut profile.sum, Field::get(cursor)?)?,
         Tag::Modules => profile.modules.extend(Vec::get(cursor)?),
         Tag::Kind => insert(&mut profile.kinds, Kind::get(cursor)?, Field::get(cursor)?)?,
         Tag::Counts => counts(cursor, profile)?,

@@ -45,6 +45,9 @@ pub(crate) fn encode<'a>(
 
 fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Head, profile, out)?;
+    if let Some(sum) = &profile.sum {
+        field(Tag::Sum, sum, out)?;
+    }
     field(Tag::Modules, &profile.modules, out)?;
     for (&kind, data) in &profile.kinds {
         let mut raw = vec![kind as u8];

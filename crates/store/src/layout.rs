@@ -12,7 +12,9 @@ use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
 use trommel_profile::windows::Windows;
-use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
+use trommel_profile::{
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread,
+};
 use trommel_tuple::Place;
 
 use crate::field::{Field, Inside, record};
@@ -20,7 +22,11 @@ use crate::sorted::{self, deltas};
 use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
-    modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled
+    modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum
+});
+record!(Sum {
+    recordings,
+    processes
 });
 record!(Origin { pid, parent, exec });
 record!(Run {

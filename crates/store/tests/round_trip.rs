@@ -15,7 +15,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
 use trommel_profile::windows::Windows;
 use trommel_profile::{
-    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
 };
 use trommel_store::{StoreError, VERSION, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
@@ -462,6 +462,10 @@ fn profile() -> impl Strategy<Value = Profile> {
                     filter,
                     call_trees,
                     compiled,
+                    sum: (parent % 2 == 1).then_some(Sum {
+                        recordings: parent.into(),
+                        processes: pid.into(),
+                    }),
                 }
             },
         )
@@ -516,6 +520,7 @@ fn example() -> Profile {
         Weight { times: 1, own: 2 },
     );
     Profile {
+        sum: None,
         origin: Origin {
             pid: 7,
             parent: 3,

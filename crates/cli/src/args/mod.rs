@@ -8,6 +8,7 @@
 )]
 
 mod export;
+mod merge;
 mod parse;
 mod record;
 mod run;
@@ -18,6 +19,7 @@ mod top;
 use clap::{Parser, Subcommand};
 
 pub(crate) use export::ExportArgs;
+pub(crate) use merge::MergeArgs;
 pub(crate) use parse::{ModuleSpec, Only, ServiceSpec};
 pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs, StatArgs};
@@ -68,6 +70,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Show which functions changed between two profiles.
     Diff(DiffArgs),
+    /// Add up recordings and databases into one profile.
+    Merge(MergeArgs),
     /// Show loads and arguments that are nearly constant, by the cycles they could save.
     Values(ValuesArgs),
     /// Show a function instruction by instruction, with counts and values.

@@ -80,6 +80,15 @@ struct Whole<'a> {
     counted: &'a str,
     limits: Limits<'a>,
     run: RunOf<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<SumOf>,
+}
+
+/// Recordings that were added up by `merge`.
+#[derive(Serialize)]
+struct SumOf {
+    recordings: u64,
+    processes: u64,
 }
 
 #[derive(Serialize)]
@@ -154,6 +163,10 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
             assumes: view.basis().assumes(),
         },
         run: run(&profile.run),
+        sum: profile.sum.map(|sum| SumOf {
+            recordings: sum.recordings,
+            processes: sum.processes,
+        }),
     })?;
     if let Some(data) = &profile.windows {
         windows::json(json, data)?;

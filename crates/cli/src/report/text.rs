@@ -9,7 +9,7 @@ use std::path::Path;
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::call_tree::Basis;
 use trommel_profile::limits::LEVEL;
-use trommel_profile::{KindProfile, Profile, Thread};
+use trommel_profile::{KindProfile, Profile, Sum, Thread};
 use trommel_tuple::Kind;
 
 use super::Shown;
@@ -192,6 +192,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     };
     writeln!(out, "# {bold}{command}{plain}")?;
     let ended = match run.status {
+        None if profile.sum.is_some() => "sums over all runs".into(),
         Some(status) if status >= 0 => format!("exit status {status}"),
         Some(signal) => format!("ended by signal {}", -i64::from(signal)),
         None => "its end was not seen".into(),
@@ -203,6 +204,17 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         duration(run.target_cpu),
         duration(run.host_cpu),
     )?;
+    if let Some(sum) = profile.sum {
+        let Sum {
+            recordings,
+            processes,
+        } = sum;
+        let (recordings, processes) = (grouped(recordings), grouped(processes));
+        writeln!(
+            out,
+            "# sum         recordings: {recordings}, processes: {processes}"
+        )?;
+    }
     let observed = match &run.detach[..] {
         [] => "to the end".into(),
         reasons => format!("in part: {}", printable(&reasons.join("; "))),

@@ -171,6 +171,7 @@ impl Process {
                 filter: folded.filter,
                 call_trees: folded.contexts.into_iter().collect(),
                 compiled: compiled.functions(&met),
+                sum: None,
             },
             engine,
             stream_whole: !served.stream_failed,
