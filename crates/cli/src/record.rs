@@ -4,6 +4,9 @@
 //! itself, the destination, the compressor. Once the program has run, its profile is written
 //! first; the summary comes after and cannot lose it.
 
+mod checks;
+mod forecast;
+
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::io::Write;
@@ -11,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trommel_compress::{Spec, Strata};
+use trommel_compress::Spec;
 use trommel_host::ask::custom::Named;
 use trommel_host::ask::service::{Chosen, NotChosen};
 use trommel_host::channel::tracing::Tracing;
@@ -38,6 +41,8 @@ use crate::query;
 use crate::report::summary;
 use crate::services;
 use crate::stats;
+use checks::{check_bursts, check_custom};
+pub(crate) use checks::{check_callers, check_kinds};
 
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
@@ -57,8 +62,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if args.all || args.samples || stacks {
         return machine::run(args);
     }
-    let compressor = compress::parse(&args.compressor)?;
-    let contexts = contexts(&args, &compressor)?;
+    let compressor = compress::parse(args.compressor.as_deref().unwrap_or("exact"))?;
+    let contexts = checks::contexts(&args, &compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
     let services = match &question {
         None => Vec::new(),
@@ -68,7 +73,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         .as_ref()
         .map(|q| chosen(&args.tuple, &compressor, q));
     let chosen = chosen.transpose()?.flatten();
-    let custom = args.module_lib.map(named);
+    let custom = args.module_lib.clone().map(named);
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
     if question.is_some() && by_windows {
         bail!(
@@ -77,7 +82,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         );
     }
     let in_windows = by_windows || host::stress()?.window != 0;
-    let counts_all = compressor.to_string() == "exact" && args.converge.is_none();
+    let counts_all =
+        compressor.to_string() == "exact" && args.converge.is_none() && !args.exact_values;
     let given = args.events.map(|events| events.kinds);
     let kinds = given.unwrap_or(match (&question, &custom) {
         (None, None) if args.bursts => CHEAP_KINDS.into_iter().collect(),
@@ -106,9 +112,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if let Some(custom) = &custom {
         check_custom(custom, kinds, by_windows)?;
     }
-    if args.converge.is_some() {
-        check_converge(&compressor, kinds, in_windows)?;
-    }
+    let converge = checks::converge(&args, &compressor, kinds, in_windows)?;
+    let costly = forecast::of(&args, &compressor, kinds, converge, in_windows);
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -155,10 +160,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         sampling,
         bursts: args.bursts,
         tracing: Tracing::OBSERVED,
-        converge: args.converge,
+        converge,
         prefetch: false,
     };
     let to = args.stats.as_deref().map(stats::open).transpose()?;
+    if let Some(costly) = costly.filter(|_| !args.quiet) {
+        output::complain(&costly);
+    }
     let guard = interrupt::guard();
     let mut others = Others::beside(&args.output);
     let mut engines = Vec::new();
@@ -209,36 +217,6 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
 }
 
-/// Checks that what is collected can be counted in bursts.
-fn check_bursts(kinds: KindSet, contexts: bool) -> Result<()> {
-    if contexts {
-        bail!("--bursts counts edges and calls: leave it out to count calling contexts");
-    }
-    let counted: KindSet = CHEAP_KINDS.into_iter().collect();
-    if let Some(kind) = kinds.iter().find(|kind| !counted.has(*kind)) {
-        bail!("--bursts counts edges and calls: leave it out to sample `{kind}` in windows");
-    }
-    Ok(())
-}
-
-/// Checks that what is collected can end where values are known.
-fn check_converge(spec: &Spec, kinds: KindSet, in_windows: bool) -> Result<()> {
-    if ![Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
-        bail!("--converge needs values: collect value or type, as in -e value --converge");
-    }
-    if in_windows {
-        bail!("--converge does not go with windows: leave out --budget, --rate and --window");
-    }
-    let sampler = Strata::of(spec).filter(|strata| strata.is_cheap());
-    if !is_exact(spec) && sampler.is_none() {
-        bail!(
-            "--converge goes with counts that the program's code makes: -c exact, P256, or H with a cheap hash, \
-             as in -c 'H:crc[P256]2048+A16'; {spec} is none of these"
-        );
-    }
-    Ok(())
-}
-
 /// Words of messages that go through the compressor, if they do.
 fn chosen(fields: &[Field], spec: &Spec, question: &Program) -> Result<Option<Chosen>> {
     if is_exact(spec) {
@@ -263,119 +241,6 @@ fn named(spec: ModuleSpec) -> Named {
         // Words of a command line hold no 0.
         argument: CString::new(spec.argument).unwrap_or_default(),
     }
-}
-
-/// Checks that windows are taken for a customisation module, and of nothing that is recorded otherwise.
-fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> {
-    let name = output::printable(&custom.name);
-    if !by_windows {
-        bail!(
-            "--module-lib {name}: a customisation module needs windows: give them a budget, as in --budget 3"
-        );
-    }
-    if let Some(kind) = kinds.iter().find(|kind| !kind.value_is_place()) {
-        bail!(
-            "--module-lib goes with the kinds edge and call only: have the module capture what `{kind}` is about, or \
-             record it by a run of its own"
-        );
-    }
-    Ok(())
-}
-
-/// Number of times that a function may be on a path, if contexts are counted. They are of all that is executed, and beside nothing that counts in another way.
-fn contexts(args: &RecordArgs, compressor: &Spec) -> Result<u32> {
-    let Some(events) = args.events.filter(|events| events.contexts) else {
-        return Ok(0);
-    };
-    if let Some(kind) = events
-        .kinds
-        .iter()
-        .find(|k| ![Kind::Edge, Kind::Call].contains(k))
-    {
-        bail!(
-            "context goes with the kinds edge and call only: record `{kind}` by a run of its own"
-        );
-    }
-    let refused = [
-        (
-            args.pid.is_some(),
-            "-p",
-            "how a running program came where it is is not known",
-        ),
-        (
-            !args.only.is_empty(),
-            "--only",
-            "calls lead through all code",
-        ),
-        (args.query.is_some(), "--query", "both change the same code"),
-        (
-            args.module_lib.is_some(),
-            "--module-lib",
-            "it is given windows",
-        ),
-        (
-            args.stream.is_some(),
-            "--stream",
-            "contexts are counted, not written in order",
-        ),
-        (args.converge.is_some(), "--converge", "it is about values"),
-        (!is_exact(compressor), "-c", "contexts are exact"),
-        (
-            args.budget.is_some() || args.rate.is_some() || args.window.is_some(),
-            "--budget, --rate and --window",
-            "contexts are of the whole run",
-        ),
-    ];
-    for (given, option, why) in refused {
-        if given {
-            bail!("-e context does not go with {option}: {why}; make two recordings");
-        }
-    }
-    Ok(args.context_depth)
-}
-
-/// Checks that there are values to tell apart, and windows to see them in.
-pub(crate) fn check_callers(kinds: KindSet, by_windows: bool) -> Result<()> {
-    if !by_windows {
-        bail!("--by-caller needs windows: give them a budget, as in --budget 3");
-    }
-    let valued = [Kind::Value, Kind::Type, Kind::Address];
-    if !valued.into_iter().any(|kind| kinds.has(kind)) {
-        bail!(
-            "--by-caller separates values, and none are recorded: add value, type or address to -e"
-        );
-    }
-    Ok(())
-}
-
-/// Checks that the kinds go together, and with how the program is looked at.
-pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
-    let memory = [Kind::Address, Kind::Latency];
-    if let Some(kind) = memory
-        .into_iter()
-        .find(|kind| kinds.has(*kind) && !in_windows)
-    {
-        bail!("`{kind}` is recorded in windows only: give them a budget, as in --budget 3");
-    }
-    if kinds.has(Kind::Path) && in_windows {
-        bail!(
-            "`path` is not recorded in windows: they begin and end in the middle of paths; record all of the run, without \
-             --budget, --rate and --window, or edges in windows"
-        );
-    }
-    if kinds.has(Kind::Latency) && kinds.has(Kind::Value) {
-        bail!(
-            "latency and value do not go together: some values are loaded a second time to be recorded, \
-             and found in the cache then; make two recordings"
-        );
-    }
-    if kinds.has(Kind::Address) && in_part {
-        bail!(
-            "--only does not go with the kind address: what a load meets may have been stored elsewhere; \
-             record all of the program, and look at the part in the report"
-        );
-    }
-    Ok(())
 }
 
 /// The first process, and those that came of it.

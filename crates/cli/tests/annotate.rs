@@ -75,7 +75,10 @@ fn find<'v>(said: &'v Value, line: &str, is: impl Fn(&Value) -> bool) -> &'v Val
 
 #[test]
 fn a_function_has_its_counts_targets_and_values() {
-    let dir = recorded("annotated", &["-e", "edge,call,value", "--", "./shapes"]);
+    let dir = recorded(
+        "annotated",
+        &["-e", "edge,call,value", "--exact-values", "--", "./shapes"],
+    );
     let said = dir.json(&["annotate", "--json", "work"]);
     assert_eq!(said["schema"], "trommel.annotate/1");
     assert_eq!(said["entered"]["executions"], 1);
@@ -184,7 +187,7 @@ fn a_function_has_its_counts_targets_and_values() {
 fn all_functions_have_what_each_has() {
     let dir = recorded(
         "annotated-all",
-        &["-e", "edge,call,value", "--", "./shapes"],
+        &["-e", "edge,call,value", "--exact-values", "--", "./shapes"],
     );
     let all = dir.json(&["annotate", "--all", "--json"]);
     assert_eq!(all["schema"], "trommel.annotations/1");
@@ -238,6 +241,7 @@ fn processes_are_added_up_and_windows_give_limits() {
         &[
             "-e",
             "edge,call,value",
+            "--exact-values",
             "--",
             "sh",
             "-c",

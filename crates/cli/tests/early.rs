@@ -27,7 +27,16 @@ fn a_call_of_new_code_has_its_place() {
     assert!(built.expect("a C compiler").success());
     for _ in 0..RUNS {
         let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(["record", "--quiet", "-e", "call,value", "-o", "p.data"])
+            .args([
+                "record",
+                "--quiet",
+                "-e",
+                "call,value",
+                "-c",
+                "exact",
+                "-o",
+                "p.data",
+            ])
             .arg("--")
             .arg(&program)
             .current_dir(&dir.0)

@@ -20,6 +20,7 @@ fn values_that_memory_is_too_small_for_are_lost_and_said_to_be() {
             "--quiet",
             "-e",
             "edge,value",
+            "--exact-values",
             "--memory",
             memory,
             "-o",

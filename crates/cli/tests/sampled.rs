@@ -387,12 +387,12 @@ fn traces_are_made_where_events_are_counted() {
     for options in [
         &["-e", "none"][..],
         &["-e", "edge,call"],
-        &["-e", "edge,call,value,type"],
+        &["-e", "edge,call,value,type", "--exact-values"],
         &["-e", "edge,call", "-c", "H[P256]2048+A16"],
         &["-e", "value", "-c", "H:crc[P256]2048+A16"],
         &["-e", "value", "--converge"],
         &["-e", "value", "-c", "H:crc[P256]2048+A16", "--converge"],
-        &["-e", "value", "--only", "perl"],
+        &["-e", "value", "--exact-values", "--only", "perl"],
     ] {
         let asked = [options, &["--stats", "stats.json"]].concat();
         record(&dir, &asked, &["perl", "-e", script]);
@@ -457,10 +457,10 @@ fn exact_counts_of_what_is_selected_are_those_of_all() {
     for (program, stresses) in programs {
         // Values of a program with libraries differ from run to run.
         let mix = if program.len() == 1 { ALL } else { "edge,call" };
-        let all = record(&dir, &["-e", mix], program);
+        let all = record(&dir, &["-e", mix, "-c", "exact"], program);
         let (main, middle) = (main_module(&all), middle(&all));
         for stress in stresses {
-            let options = ["-e", mix, "--only", &middle];
+            let options = ["-e", mix, "-c", "exact", "--only", &middle];
             let selected = record_under(&dir, stress, &options, program);
             let bounds = middle.split_once('-').expect("two");
             let number = |hex| u64::from_str_radix(hex, 16).expect("a number");
@@ -499,7 +499,7 @@ fn counts_of_a_function_are_what_it_has_of_those_of_all() {
     let [start, size] = numbers.take(2).collect::<Vec<_>>()[..] else {
         panic!("{line}");
     };
-    let all = record(&dir, &["-e", "edge,call,value"], &[&app]);
+    let all = record(&dir, &["-e", "edge,call,value", "--exact-values"], &[&app]);
     let main = main_module(&all);
     // Values are addresses of stacks, too.
     let by_place = |profile: &Profile| -> BTreeMap<(Kind, u64), u64> {
@@ -515,7 +515,7 @@ fn counts_of_a_function_are_what_it_has_of_those_of_all() {
     let expected = by_place(&all);
     assert!(expected.len() > 4, "{expected:?}");
     for stress in ["", "trace", "insns=1", "events"] {
-        let options = ["-e", "edge,call,value", "--only", "work"];
+        let options = ["-e", "edge,call,value", "--exact-values", "--only", "work"];
         let selected = record_under(&dir, stress, &options, &[&app]);
         assert_eq!(by_place(&selected), expected, "{stress}");
         let seen: u64 = selected.kinds.values().map(|k| k.seen).sum();
@@ -534,7 +534,11 @@ fn messages_of_what_is_selected_are_those_of_its_stream() {
     let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs");
     let gzip = ["gzip", "-c", input.to_str().expect("UTF-8")];
     let loads = [&built(&dir, "loads")[..]];
-    let middle = middle(&record(&dir, &["-e", "edge,call,value,type"], &loads));
+    let middle = middle(&record(
+        &dir,
+        &["-e", "edge,call,value,type", "--exact-values"],
+        &loads,
+    ));
     for (program, stress, spec, mix, only) in [
         (
             &loads[..],

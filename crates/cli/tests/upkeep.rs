@@ -72,7 +72,15 @@ fn loads(said: &Value) -> BTreeMap<u64, Option<String>> {
 fn left_out_of(level: &str) {
     let dir = Dir::new(&format!("upkeep{level}"));
     compile(&dir.0, "app", &[level, "-fstack-protector-all"], SOURCE);
-    dir.trommel(&["record", "--quiet", "-e", "value", "--", "./app"]);
+    dir.trommel(&[
+        "record",
+        "--quiet",
+        "-e",
+        "value",
+        "--exact-values",
+        "--",
+        "./app",
+    ]);
     let truth = by_objdump(&dir);
     let all = dir.json(&["values", "--json", "--all"]);
     let found = loads(&all);

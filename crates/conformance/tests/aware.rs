@@ -45,7 +45,14 @@ fn answers_are_zero_natively_and_tell_what_was_done_here() {
     let data = scratch.path("data").to_string_lossy().into_owned();
     for args in [
         &["run"][..],
-        &["record", "-e", "edge,call,value,type", "-o", &data],
+        &[
+            "record",
+            "-e",
+            "edge,call,value,type",
+            "--exact-values",
+            "-o",
+            &data,
+        ],
         &["record", "-e", "none", "--no-persist", "-o", &data],
     ] {
         let [native, seen, _] = both(&program, &["answers"], args);

@@ -132,7 +132,7 @@ fn skid() -> Result<(), String> {
 
 /// Returns the exact share of every load and value.
 fn exact(program: &Path, argument: &str) -> Result<BTreeMap<(u64, u64), f64>, String> {
-    let report = record(&["-e", "value"], program, argument)?;
+    let report = record(&["-e", "value", "--exact-values"], program, argument)?;
     let mut shares = BTreeMap::new();
     for load in loads(&report) {
         let at = load["at"]["vaddr"].as_u64().ok_or("a load")?;
@@ -439,7 +439,7 @@ fn paid() -> Result<(), String> {
 /// yet the program runs for longer.
 fn ranked() -> Result<(), String> {
     let program = built("values")?;
-    let exact = best_values(&program, &["-e", "value"], 1_000_000)?;
+    let exact = best_values(&program, &["-e", "value", "--exact-values"], 1_000_000)?;
     let sampled = |turns| best_values(&program, &["-e", "value", "--budget", "10"], turns);
     let mut turns = 80_000_000;
     let mut seen = sampled(turns)?;

@@ -1,5 +1,5 @@
 //! `record --converge`: what is known loses its probes and keeps its shares, what changes is noticed, executions are told exactly
-//! where branches are recorded, and without the option nothing of that happens.
+//! where branches are recorded, and by `--exact-values` nothing of that happens.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -95,9 +95,14 @@ fn is_filtered(list: &'static str, function: &'static str) -> impl Fn(&Value) ->
 
 #[test]
 fn what_is_known_loses_its_probes_and_keeps_its_shares() {
-    let options = ["-e", "edge,call,value", "--converge"];
+    // The default.
+    let options = ["-e", "edge,call,value"];
     let (report, done, n) = long_enough(&options, "", "steady", is_filtered("values", "steady"));
-    let (exact, native) = record(&["-e", "edge,call,value"], "", &["steady", &n]);
+    let (exact, native) = record(
+        &["-e", "edge,call,value", "--exact-values"],
+        "",
+        &["steady", &n],
+    );
     assert_eq!(done.stdout, native.stdout);
     assert!(number(&report["filter"], "made_anew") > 0);
     assert_eq!(report["compressor"], "exact converge 2%");
@@ -246,8 +251,12 @@ fn threads_and_children_lose_their_probes_and_no_execution() {
 }
 
 #[test]
-fn without_the_option_everything_is_profiled() {
-    let (report, _) = record(&["-e", "edge,value"], "", &["steady", "1000000"]);
+fn by_exact_values_everything_is_profiled() {
+    let (report, _) = record(
+        &["-e", "edge,value", "--exact-values"],
+        "",
+        &["steady", "1000000"],
+    );
     assert!(report["filter"].is_null(), "{}", report["filter"]);
     assert_eq!(report["compressor"], "exact");
     let all = places(&report, "values", "steady");
@@ -261,7 +270,11 @@ fn without_the_option_everything_is_profiled() {
 #[test]
 fn a_child_of_a_process_that_value_counters_loses_no_execution() {
     let n = 30_000_000;
-    let (report, _) = record(&["-e", "value"], "", &["fork", &n.to_string()]);
+    let (report, _) = record(
+        &["-e", "value", "--exact-values"],
+        "",
+        &["fork", &n.to_string()],
+    );
     let all = places(&report, "values", "steady");
     assert_eq!(all.len(), 2);
     for load in all {
@@ -273,6 +286,8 @@ fn a_child_of_a_process_that_value_counters_loses_no_execution() {
 fn what_cannot_be_filtered_is_refused_with_what_to_do() {
     for (options, wanted) in [
         (&["-e", "edge"][..], "collect value or type"),
+        (&["-e", "value,path"], "the kind path"),
+        (&["--exact-values"], "cannot be used with"),
         (&["-c", "H[P256]2048"], "H:crc[P256]2048+A16"),
         (&["-c", "M4[10k,1%]2048"], "is none of these"),
         (&["--stream", "s"], "cannot be used with"),

@@ -159,7 +159,8 @@ fn looked_at() -> Result<(), String> {
         return Ok(());
     };
     let scratch = Scratch::new().map_err(error)?;
-    let Recorded { scratch, data, .. } = record(scratch, &["-e", "edge,call,value"])?;
+    let Recorded { scratch, data, .. } =
+        record(scratch, &["-e", "edge,call,value", "--exact-values"])?;
     add_paths(&data)?;
     let page = page(&scratch, &data)?;
     let script = "

@@ -101,7 +101,7 @@ fn in_part(report: &Value, program: &Path) -> InPart {
 }
 
 /// Values too: the process's runtime records them one by one.
-const ALL: [&str; 2] = ["-e", "edge,call,value,type"];
+const ALL: [&str; 3] = ["-e", "edge,call,value,type", "--exact-values"];
 
 #[test]
 fn children_have_the_counts_of_the_same_work_in_one_process() {
@@ -165,7 +165,7 @@ fn threads_that_sleep_do_not_fill_the_cache() {
             let how = format!("{stress} {events}");
             let mut record = Command::new(place.bin);
             record
-                .args(["record", "--quiet", "-e", events, "--"])
+                .args(["record", "--quiet", "-e", events, "-c", "exact", "--"])
                 .args(command);
             record
                 .env("TROMMEL_STRESS", stress)

@@ -219,7 +219,8 @@ fn record(
     // With addresses that are the same each time: the C library's string functions branch by them.
     let mut command = Command::new("setarch");
     command.arg("-R").arg(bin());
-    command.args(["record", "-e", kinds, "-o"]).arg(data);
+    command.args(["record", "-e", kinds, "-c", "exact", "-o"]);
+    command.arg(data);
     command.arg("--").arg(program).args(args);
     command.env("TROMMEL_STRESS", stress);
     let done = command.output().map_err(|e| e.to_string())?;

@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Places in a table at most.
-pub const MAX_PLACES: usize = 1 << 15;
+pub const MAX_PLACES: usize = 1 << 18;
 
 /// Places that the host says are not to be profiled.
 #[repr(C, align(64))]

@@ -18,7 +18,7 @@ pub(crate) const SKIP: u32 = 256;
 #[command(after_help = "\
 Examples:
   trommel record -- ./app                  count every branch and call, at about 1.5 times the CPU time
-  trommel record -e value -- ./app         count every loaded value, at about 9 times
+  trommel record -e value -- ./app         loaded values, until the shares of each load are known
   trommel record -e stack -- ./app         sample call paths, for about 1 % overhead
   trommel record -e context -- ./app       count instructions by call path; `report --tree` shows them
   trommel record --budget 1 -- ./app       sample in short bursts, for about 1 % overhead
@@ -31,8 +31,9 @@ pub(crate) struct RecordArgs {
     /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
     /// Separate several by commas. `none` runs the engine alone. The default is edge,call. It has
-    /// value too where values are sampled (-c, --converge, --budget, --rate, --window) or go to a
-    /// stream, and is none with --query or --module-lib. The kinds address and latency need --budget, --rate or
+    /// value too where values are asked for (-c, --converge, --exact-values, --budget, --rate, --window) or go to a
+    /// stream, and is none with --query or --module-lib. Values are profiled until they are known, as --converge says;
+    /// --exact-values counts all of them. The kinds address and latency need --budget, --rate or
     /// --window. `stack` samples call paths, 997 times a second of CPU time unless --rate says otherwise. The program runs natively
     /// then. `context` counts calls and instructions of each function by the path of calls that leads there; it goes
     /// with edge and call. See `trommel help events`, `trommel help stacks` and `trommel help memory`.
@@ -86,14 +87,9 @@ pub(crate) struct RecordArgs {
     /// With --query it compresses the messages of each queue, too.
     /// 257 is prime, so that loops do not alias with it. Other compressors are R256, CR256 and H[P256]2048, each also with +A16 after it. For edges and
     /// calls, H and M cost more than exact counts and say less: they are there for the lab. See `trommel help specs`.
-    #[arg(
-        short,
-        long = "compress",
-        value_name = "SPEC",
-        default_value = "exact",
-        help_heading = "Cost"
-    )]
-    pub(crate) compressor: String,
+    /// The default counts exactly, as -c exact does.
+    #[arg(short, long = "compress", value_name = "SPEC", help_heading = "Cost")]
+    pub(crate) compressor: Option<String>,
 
     /// Sample in short bursts, at most PCT percent overhead
     ///
@@ -140,10 +136,17 @@ pub(crate) struct RecordArgs {
     ///
     /// Shares have settled when they differ by less than PCT (default 2) from one interval to the
     /// next. The probe is then removed, and put back from time to time. Counts of values are of the
-    /// executions that were profiled. See `trommel help values`.
+    /// executions that were profiled. It is the default for -e value where none of -c, --stream, --query, --budget,
+    /// --rate, --window and -p is given. See `trommel help values`.
     #[arg(long, value_name = "PCT", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = parse::limit,
         conflicts_with_all = ["pid", "stream", "budget", "rate", "window", "query", "module_lib"], help_heading = "Cost")]
     pub(crate) converge: Option<f64>,
+
+    /// Count every loaded value: 9 times the CPU time, and more where values do not repeat
+    ///
+    /// Otherwise -e value profiles each load until its values are known, as --converge does.
+    #[arg(long, conflicts_with_all = ["converge", "compressor", "budget", "rate", "window", "query", "module_lib", "all", "samples"], help_heading = "Cost")]
+    pub(crate) exact_values: bool,
 
     /// Memory for value counts, with k, M or G
     ///

@@ -147,7 +147,7 @@ fn ended_by(signal: &str, number: i32, to: To, bin: &Path) -> Result<(), String>
     let mut chance = Chance::new();
     for round in 0..ROUNDS {
         let mix = MIXES[round % MIXES.len()];
-        let run = Run::start(bin, &["-e", mix], 1 << 40, false)?;
+        let run = Run::start(bin, &["-e", mix, "-c", "exact"], 1 << 40, false)?;
         run.program()?;
         chance.sleep(Duration::from_millis(120));
         run.send(to, signal)?;
@@ -378,7 +378,7 @@ fn rounds() -> usize {
 fn host_killed(bin: &Path) -> Result<(), String> {
     for round in 0..rounds() {
         let mix = MIXES[round % MIXES.len()];
-        kill_host(bin, &["-e", mix], round)?;
+        kill_host(bin, &["-e", mix, "-c", "exact"], round)?;
     }
     Ok(())
 }

@@ -19,7 +19,8 @@
 //! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst. It has settled when the shares of its most frequent values are alike in three of them. When they differ from
 //!   then, its values have changed.
 //!
-//! So bursts cost a ninth of the time at first, and less later on.
+//! So bursts cost a ninth of the time at first, and less later on. The cost is measured: what the host spends on values that never
+//! repeat is in it.
 //!
 //! *Weights.* The first stretch of profiling is long and others are short. [`weight`] keeps the first from dominating the counts.
 //!
@@ -104,6 +105,8 @@ pub struct Moment {
     pub translating: u64,
     /// CPU time that going over to the other variant of the code took so far.
     pub going_over: Duration,
+    /// CPU time that the host has spent on the process so far.
+    pub host: Duration,
     /// Paths in the dictionary.
     pub paths: usize,
 }
@@ -146,8 +149,11 @@ pub struct Converge {
     /// There is a burst, or is to be one.
     burst: bool,
     random: SplitMix64,
-    /// Cycles that the last burst has cost.
+    /// Cycles that the last burst has cost, and those of the host that are in it by the number of events.
     cost: u64,
+    hosted: u64,
+    /// The cycles that the host really spent on the last burst are in its cost.
+    priced: bool,
     /// The pause up to the next one is so many 256th of what it would be.
     drawn: u64,
     /// Places have other code than when they were reported.
@@ -205,6 +211,8 @@ impl Converge {
             burst: false,
             random: SplitMix64::new(stamp()),
             cost: FIRST,
+            hosted: 0,
+            priced: true,
             drawn: 256,
             stale: false,
         }
@@ -388,7 +396,9 @@ impl Converge {
                     let burst = at.saturating_sub(self.began.at).as_secs_f64();
                     let burst = (burst * self.frequency(now)) as u64;
                     let Cycles { own, all } = self.event;
-                    let counting = (own * events).min(burst) + (all - own) * events;
+                    self.hosted = (all - own) * events;
+                    self.priced = false;
+                    let counting = (own * events).min(burst) + self.hosted;
                     making.saturating_add(OVER + counting)
                 }
             };
@@ -418,6 +428,19 @@ impl Converge {
         let over = over.as_secs_f64() * self.frequency(now);
         let making = now.translating.saturating_sub(since.translating);
         making.saturating_add(over as u64)
+    }
+
+    /// Cycles that the host spent on the process between two moments.
+    fn hosting(&self, now: Moment, since: Moment) -> u64 {
+        let spent = now.host.saturating_sub(since.host);
+        (spent.as_secs_f64() * self.frequency(now)) as u64
+    }
+
+    /// Cycles that each of so many events since the last table took. Values that never repeat are sent to the host one by one, and
+    /// take many times what others take.
+    fn each(&self, events: u64, now: Moment) -> u64 {
+        let Cycles { own, all } = self.event;
+        all.max(own + self.hosting(now, self.last) / events.max(1))
     }
 
     /// Cycles in a second.
@@ -458,13 +481,19 @@ impl Converge {
                 known += place.events;
             }
         }
-        known >= ENOUGH && known * self.event.all >= making && known * WORTH >= all
+        let counting = known.saturating_mul(self.each(all, now));
+        known >= ENOUGH && counting >= making && known * WORTH >= all
     }
 
     /// Returns whether it is time for a burst.
-    fn is_over(&self, now: Moment) -> bool {
+    fn is_over(&mut self, now: Moment) -> bool {
         if self.tables == 0 || now.at.saturating_sub(self.ended.at) < REST {
             return false;
+        }
+        // By now the host has folded most of what the burst sent.
+        if !std::mem::replace(&mut self.priced, true) {
+            let host = self.hosting(now, self.began);
+            self.cost += host.saturating_sub(self.hosted);
         }
         let pause = PAUSE + PAUSE * u64::from(self.round) / MANY;
         let pause = self.cost.saturating_mul(pause) / 256 * self.drawn;

@@ -23,6 +23,11 @@ impl Folder {
         self
     }
 
+    /// The host has spent this CPU time on the process.
+    pub fn worked(&mut self, time: Duration) {
+        self.worked += time;
+    }
+
     /// Returns the longest pause until the next call of [`Self::converge`].
     pub fn converge_pause(&self) -> Option<Duration> {
         self.converge.as_deref().map(Converge::often)
@@ -82,6 +87,7 @@ impl Folder {
             stamp: stamp(),
             translating: work.spent[Part::Translate as usize].load(Relaxed),
             going_over: Duration::from_nanos(work.spent[Part::Flush as usize].load(Relaxed)),
+            host: self.worked,
             paths: shared.paths(),
         }
     }

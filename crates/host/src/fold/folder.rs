@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
@@ -113,6 +113,8 @@ pub struct Folder {
     pub(super) unprofiled: BTreeMap<Place, u64>,
     /// Time at which it was made.
     pub(super) since: Instant,
+    /// CPU time that was spent on the process so far, if convergent profiling is enabled.
+    pub(super) worked: Duration,
     /// There were more ranges with tags than fit, and that was not reported yet.
     pub(super) overflowing: bool,
     /// Code that is not selected has no events.
@@ -176,6 +178,7 @@ impl Folder {
             watched: Vec::new(),
             unprofiled: BTreeMap::new(),
             since: Instant::now(),
+            worked: Duration::ZERO,
             overflowing: false,
             selects: false,
             unobserved: false,

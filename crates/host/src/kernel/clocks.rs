@@ -4,12 +4,19 @@
 
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 /// The time stamp counter.
 pub(crate) fn stamp() -> u64 {
     // SAFETY: reads the time stamp counter, which every x86-64 processor has.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// CPU time of this thread.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.map_or(Duration::ZERO, Duration::from)
 }
 
 /// CPU time of a process that is there.

@@ -68,7 +68,7 @@ fn recorded(argv: &[String], mix: &str) -> Result<Counts, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     Command::new(bin)
-        .args(["record", "-e", mix, "-o"])
+        .args(["record", "-e", mix, "-c", "exact", "-o"])
         .arg(&data)
         .arg("--")
         .args(argv)

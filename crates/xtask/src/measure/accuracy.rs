@@ -60,7 +60,7 @@ fn within(budget: &str, given: &[String]) -> Result<(), String> {
         let exact_edges = edges(&record(&corpus, words, &["-e", "edge"], ALL)?);
         let within = ["-e", "edge,value", "--budget", budget];
         let report = record(&corpus, words, &within, ALL)?;
-        let exact_values = record(&corpus, words, &["-e", "value"], HOTTEST)?;
+        let exact_values = record(&corpus, words, &["-e", "value", "--exact-values"], HOTTEST)?;
         let paid = report["windows"]["paid_percent"].as_f64().unwrap_or(0.0);
         let windows = report["windows"]["counted"].as_f64().unwrap_or(0.0);
         let (hot, found, part, error) = compare(&exact_edges, &edges(&report));

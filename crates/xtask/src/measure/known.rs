@@ -53,7 +53,7 @@ pub(super) fn run(args: &[String]) -> Result<(), String> {
     println!("|---|---|{}", "---|".repeat(WAYS.len()));
     let given = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
     for (name, words) in WORKLOADS.iter().filter(|(name, _)| given(name)) {
-        let exact = record(&corpus, words, &["-e", "value"], HOTTEST)?;
+        let exact = record(&corpus, words, &["-e", "value", "--exact-values"], HOTTEST)?;
         let all = exact["events"]["value"]["seen"].as_f64().unwrap_or(1.0);
         let exact = loads(&exact);
         let mut row = Vec::new();

@@ -123,7 +123,7 @@ impl Case {
         };
         let mut command = Command::new(bin);
         command
-            .args(["record", "--quiet", "-e", events, "-o"])
+            .args(["record", "--quiet", "-e", events, "-c", "exact", "-o"])
             .arg(file.with_extension("data"))
             .arg("--")
             .arg(program)

@@ -15,13 +15,20 @@ struct Target {
     until: u64,
 }
 
+/// An empty table, which the stack of a test has no room for.
+fn table() -> Box<Told> {
+    let thread = std::thread::Builder::new().stack_size(32 << 20);
+    let made = thread.spawn(Box::<Told>::default).expect("a thread");
+    made.join().expect("a table")
+}
+
 impl Target {
     fn new() -> Self {
         let mut converge = Converge::new(2.0, 1);
         let place = converge.place(0x1000, Some(1));
         let rare = converge.place(0x2000, Some(2));
         Self {
-            told: Box::default(),
+            told: table(),
             converge,
             now: Moment::default(),
             place,
@@ -147,4 +154,41 @@ fn what_is_in_value_counters_is_seen_once() {
     converge.seen(place, 5, 170);
     converge.value_counters(1, vec![value_counter(6, 10)], same);
     assert_eq!(converge.places[0].events, 180);
+}
+
+/// Bursts whose events keep the host busy are so much rarer.
+#[test]
+fn what_the_host_spends_on_a_burst_is_paid_for() {
+    let watched = |host: Duration| {
+        let mut target = Target::new();
+        target.go_on(50, 7);
+        let mut watched = 0;
+        for _ in 0..5_000 {
+            if !target.is_out() {
+                target.now.host += host;
+                watched += 1;
+            }
+            target.go_on(1, 7);
+        }
+        watched
+    };
+    let (free, dear) = (watched(Duration::ZERO), watched(5 * MILLI));
+    assert!(dear > 5 && dear * 3 < free, "{dear} against {free}");
+}
+
+/// Values that never repeat cost the host a lot, so probes go before as many were counted.
+#[test]
+fn probes_go_earlier_where_the_host_works_for_them() {
+    let tables = |host: Duration| {
+        let mut target = Target::new();
+        target.now.translating += 100_000_000;
+        target.go_on(1, 7);
+        target.now.translating += 100_000_000;
+        for _ in 0..30 {
+            target.now.host += host;
+            target.go_on(1, 7);
+        }
+        target.converge.tables()
+    };
+    assert_eq!((tables(Duration::ZERO), tables(10 * MILLI)), (0, 1));
 }

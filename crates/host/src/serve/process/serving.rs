@@ -8,6 +8,7 @@ use super::Process;
 use crate::ask::queries::RANGES;
 use crate::channel::bell::IDLE;
 use crate::fold::exact::Lost;
+use crate::kernel::clocks;
 use crate::serve::failure::RuntimeFailure;
 use crate::serve::identity::End;
 use crate::serve::news::{News, Who};
@@ -48,6 +49,15 @@ impl Process {
 
     /// Folds what was recorded, and answers what the target asks.
     pub(super) fn fold(&mut self) {
+        // Only convergence asks what folding costs.
+        let began = (self.folder.converge_pause()).map(|_| clocks::own_cpu());
+        self.fold_now();
+        if let Some(began) = began {
+            self.folder.worked(clocks::own_cpu().saturating_sub(began));
+        }
+    }
+
+    fn fold_now(&mut self) {
         let over = self.end != End::No;
         let early = self.pause() < IDLE || self.hurried || self.folder.converge_pause().is_some();
         let Self {
