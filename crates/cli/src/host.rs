@@ -11,6 +11,7 @@ use trommel_host::ask::service::{Chosen, Foreign};
 use trommel_host::channel::question::Question;
 use trommel_host::channel::tracing::Tracing;
 use trommel_host::fold::only;
+use trommel_host::fold::simulated::Simulate;
 use trommel_host::kernel::inherited::Inherited;
 use trommel_host::kernel::interrupt::Guard;
 use trommel_host::kernel::running::{self, Refusal};
@@ -88,6 +89,8 @@ pub(crate) struct Options {
     pub(crate) tracing: Tracing,
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on.
     pub(crate) converge: Option<f64>,
+    /// Caches and predictors to simulate.
+    pub(crate) simulate: Option<Simulate>,
     /// Set to prefetch loads that miss at regular distances.
     pub(crate) prefetch: bool,
 }
@@ -117,6 +120,7 @@ impl Options {
             bursts: false,
             tracing: Tracing::NONE,
             converge: None,
+            simulate: None,
             prefetch: false,
         })
     }
@@ -213,6 +217,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         bursts: options.bursts,
         tracing: options.tracing,
         converge: options.converge,
+        simulate: options.simulate,
         prefetch: options.prefetch,
         stress,
     })

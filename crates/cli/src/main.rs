@@ -9,6 +9,7 @@
 mod annotate;
 mod args;
 mod arguments;
+mod c2c;
 mod caches;
 mod callers;
 mod compress;
@@ -40,6 +41,7 @@ mod report;
 mod run;
 mod services;
 mod shown;
+mod simulate;
 mod stat;
 mod stats;
 mod stream;
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::C2c(args) => c2c::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
         Command::Query(args) => query::run(&args.command),

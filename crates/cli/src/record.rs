@@ -40,6 +40,7 @@ use crate::page;
 use crate::query;
 use crate::report::summary;
 use crate::services;
+use crate::simulate;
 use crate::stats;
 use checks::{check_bursts, check_custom};
 pub(crate) use checks::{check_callers, check_kinds};
@@ -103,6 +104,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
     }
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    let simulate = simulate::asked(&args, kinds, in_windows)?;
     if args.bursts {
         check_bursts(kinds, contexts != 0)?;
     }
@@ -161,6 +163,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         bursts: args.bursts,
         tracing: Tracing::OBSERVED,
         converge,
+        simulate,
         prefetch: false,
     };
     let to = args.stats.as_deref().map(stats::open).transpose()?;
@@ -196,7 +199,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
                 &path,
                 written,
                 stream.as_deref(),
-                shown_by(kinds),
+                shown_by(kinds, simulate.is_some_and(|s| s.sharing)),
             )?;
         }
         // In one piece, so that it does not mix with what else is written there.
@@ -294,7 +297,10 @@ fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>
 }
 
 /// The command that shows what was recorded.
-fn shown_by(kinds: KindSet) -> &'static str {
+fn shown_by(kinds: KindSet, sharing: bool) -> &'static str {
+    if sharing {
+        return "c2c";
+    }
     match (kinds.has(Kind::Latency), kinds.has(Kind::Address)) {
         (true, _) => "latency",
         (false, true) => "replay",

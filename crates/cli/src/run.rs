@@ -56,6 +56,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             }),
         },
         converge: None,
+        simulate: None,
         prefetch: args.prefetch,
         ..Options::of(program, args.program, KindSet::NONE)?
     };

@@ -100,6 +100,7 @@ fn profile() -> Profile {
         call_trees: Vec::new(),
         compiled: Vec::new(),
         sum: None,
+        simulated: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

@@ -47,7 +47,7 @@ const CARGO: [&str; 29] = [
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "annotate",
     "report",
     "diff",
@@ -61,6 +61,7 @@ const COMMANDS: [&str; 22] = [
     "values",
     "latency",
     "replay",
+    "c2c",
     "stream",
     "compress",
     "query",

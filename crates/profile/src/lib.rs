@@ -11,6 +11,7 @@
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
 //! | [`call_tree`] | call paths: sampled stacks, or exact calling contexts |
 //! | [`filter`] | places that were not profiled all the time |
+//! | [`simulated`] | simulated caches and branch predictors, lines that threads share |
 //! | [`queries`] | what relational queries sent and counted |
 //! | [`accuracy`] | the papers' errors, and compressors judged by them |
 //!
@@ -58,6 +59,7 @@ pub mod queries;
 pub mod recordings;
 pub mod sampled;
 pub mod samples;
+pub mod simulated;
 pub mod thin;
 pub mod windows;
 

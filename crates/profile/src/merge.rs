@@ -200,6 +200,13 @@ impl Merged {
             sums.add(tree, |place| renumbered.place(place));
         }
         self.compiled(std::mem::take(&mut other.compiled));
+        if let Some(mut simulated) = other.simulated.take() {
+            simulated.renumber(|at| renumbered.place(at));
+            match &mut self.profile.simulated {
+                Some(sum) => sum.add(&simulated),
+                None => self.profile.simulated = Some(simulated),
+            }
+        }
     }
 
     /// Keeps what this profile has in common with one that was made at another time or elsewhere.

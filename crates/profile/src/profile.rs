@@ -8,6 +8,7 @@ use crate::call_tree::{Basis, CallTree};
 use crate::filter::Filter;
 use crate::queries::Queries;
 use crate::samples::{Function, Samples};
+use crate::simulated::Simulated;
 use crate::windows::Windows;
 
 /// One observed process.
@@ -45,6 +46,8 @@ pub struct Profile {
     pub compiled: Vec<Function>,
     /// Recordings that this is the sum of; `None` of a profile as it was recorded.
     pub sum: Option<Sum>,
+    /// Results of simulated caches and predictors, and lines that threads share, if they were asked for.
+    pub simulated: Option<Simulated>,
 }
 
 /// Extent of a sum of recordings.

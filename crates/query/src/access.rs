@@ -12,7 +12,8 @@
 //!
 //! Left out are: accesses through FS or GS, whose base is in no general register; `xlat`, and bits named by a register; gathers and
 //! scatters, and those under a mask, which access what a vector says; repeated string instructions, whose size is in a
-//! register; state saved as a whole; what `call`, `ret` and indirect jumps do to memory.
+//! register; state saved as a whole; what `call`, `ret` and indirect jumps do to memory. [`all`] has also those of `call`, `ret` and
+//! indirect jumps, and of repeated `movs`, `stos` and `lods`, whose number of elements is recorded beside their addresses.
 
 use iced_x86::{
     CodeSize, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -42,6 +43,8 @@ pub struct Access {
     pub reads: bool,
     /// It writes.
     pub writes: bool,
+    /// It is one of a row, upward from its address, of as many as `rcx` says. A word with that number follows the addresses.
+    pub repeated: bool,
 }
 
 impl Access {
@@ -64,23 +67,51 @@ impl Accesses {
         self.iter().count()
     }
 
+    /// Returns the number of words that record them.
+    pub fn words(&self) -> usize {
+        self.count() + usize::from(self.is_repeated())
+    }
+
+    /// Returns true if the last word says how often they are repeated.
+    pub fn is_repeated(&self) -> bool {
+        self.iter().any(|access| access.repeated)
+    }
+
     /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = &Access> {
         self.0.iter().flatten()
     }
 }
 
-/// The accesses of an instruction.
+/// The accesses of an instruction, without those of transfers and repeated instructions.
 pub fn accesses(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Accesses {
-    let i = instruction;
-    let repeated = i.has_rep_prefix() || i.has_repne_prefix();
-    // The address of what `pop` writes is taken when the stack pointer has moved.
-    let moved = i.mnemonic() == Mnemonic::Pop && i.op0_kind() == OpKind::Memory;
     let leaves = !matches!(
-        i.flow_control(),
+        instruction.flow_control(),
         FlowControl::Next | FlowControl::XbeginXabortXend
     );
-    if leaves || moved || i.has_op_mask() || i.is_vsib() || i.is_string_instruction() && repeated {
+    match leaves || is_repeated(instruction) {
+        true => Accesses::default(),
+        false => all(info, instruction),
+    }
+}
+
+fn is_repeated(i: &Instruction) -> bool {
+    i.is_string_instruction() && (i.has_rep_prefix() || i.has_repne_prefix())
+}
+
+/// The accesses of an instruction, with those of transfers, and of repeated instructions where `rcx` says how many there are.
+pub fn all(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Accesses {
+    use Mnemonic as M;
+    let i = instruction;
+    let repeated = is_repeated(i);
+    // What these compare says when they end.
+    let compares = matches!(
+        i.mnemonic(),
+        M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq | M::Scasb | M::Scasw | M::Scasd | M::Scasq
+    );
+    // The address of what `pop` writes is taken when the stack pointer has moved.
+    let moved = i.mnemonic() == Mnemonic::Pop && i.op0_kind() == OpKind::Memory;
+    if moved || i.has_op_mask() || i.is_vsib() || repeated && compares {
         return Accesses::default();
     }
     let mut found = Accesses::default();
@@ -92,7 +123,11 @@ pub fn accesses(info: &mut InstructionInfoFactory, instruction: &Instruction) ->
             OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
             _ => return Accesses::default(),
         };
-        let size = memory.memory_size().size() as u16;
+        // Of a repeated instruction, of one element.
+        let size = match repeated {
+            true => i.memory_size().size() as u16,
+            false => memory.memory_size().size() as u16,
+        };
         let based = |r: Register| matches!(r, Register::FS | Register::GS);
         let known = |r: Register| r == Register::None || is_relative(r) || number(r).is_some();
         if based(memory.segment())
@@ -112,6 +147,7 @@ pub fn accesses(info: &mut InstructionInfoFactory, instruction: &Instruction) ->
             size,
             reads,
             writes,
+            repeated,
         });
     }
     match used.len() <= MOST {
@@ -370,6 +406,59 @@ mod tests {
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn transfers_and_repeated_instructions_have_theirs_too() {
+        let cases: &[(&[u8], &[Told], bool, &str)] = &[
+            (
+                &[0xe8, 0, 0, 0, 0],
+                &[(Some(4), -8, 8, false, true)],
+                false,
+                "call",
+            ),
+            (&[0xc3], &[(Some(4), 0, 8, true, false)], false, "ret"),
+            (
+                &[0xff, 0x10],
+                &[(Some(0), 0, 8, true, false), (Some(4), -8, 8, false, true)],
+                false,
+                "call [rax]",
+            ),
+            (
+                &[0xff, 0x20],
+                &[(Some(0), 0, 8, true, false)],
+                false,
+                "jmp [rax]",
+            ),
+            (&[0xff, 0xe0], &[], false, "jmp rax"),
+            (&[0x74, 0], &[], false, "je"),
+            (
+                &[0xf3, 0x48, 0xa5],
+                &[(Some(7), 0, 8, false, true), (Some(6), 0, 8, true, false)],
+                true,
+                "rep movsq",
+            ),
+            (
+                &[0xf3, 0xaa],
+                &[(Some(7), 0, 1, false, true)],
+                true,
+                "rep stosb",
+            ),
+            (&[0xf3, 0xa6], &[], false, "repe cmpsb"),
+            (&[0xf2, 0xae], &[], false, "repne scasb"),
+            (&[0x50], &[(Some(4), -8, 8, false, true)], false, "push rax"),
+        ];
+        for (bytes, expected, repeated, text) in cases {
+            let found = all(&mut InstructionInfoFactory::new(), &decoded(bytes));
+            let tell = |a: &Access| (a.base, a.displacement as i64, a.size, a.reads, a.writes);
+            let mut told: Vec<Told> = found.iter().map(tell).collect();
+            let mut expected = expected.to_vec();
+            told.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(told, expected, "{text}");
+            assert_eq!(found.is_repeated(), *repeated, "{text}");
+            assert_eq!(found.words(), told.len() + usize::from(*repeated), "{text}");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
 use crate::queries::{Header, MESSAGE_WORDS, Queries};
 use crate::thread_page::ThreadPage;
+use trommel_tuple::RECORDED_KINDS;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
@@ -189,7 +190,7 @@ pub struct Intervals {
     /// Events of intervals that have ended.
     pub ended: AtomicU64,
     /// Events of each kind but one, out of all events.
-    pub kinds: [AtomicU64; 8],
+    pub kinds: [AtomicU64; RECORDED_KINDS],
     /// Kind of the remaining events.
     pub rest: AtomicU32,
 }

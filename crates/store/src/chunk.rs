@@ -66,10 +66,14 @@ pub(crate) enum Tag {
     Compiled = 26,
     /// Recordings that the profile is the sum of.
     Sum = 27,
+    /// Results of simulated caches and predictors.
+    Simulated = 28,
+    /// Lines that threads share.
+    Lines = 29,
 }
 
 impl Tag {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 29] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -97,6 +101,8 @@ impl Tag {
         Self::Paths,
         Self::Compiled,
         Self::Sum,
+        Self::Simulated,
+        Self::Lines,
     ];
 }
 

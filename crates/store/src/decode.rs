@@ -138,6 +138,18 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
             profile.compiled.push(Field::get(cursor)?);
             Ok(())
         })?,
+        Tag::Simulated => set(&mut profile.simulated, Field::get(cursor)?)?,
+        Tag::Lines => {
+            let simulated = profile.simulated.as_mut();
+            let simulated = simulated.ok_or("shared lines come before what was simulated")?;
+            let sharing = simulated.sharing.get_or_insert_default();
+            let untracked = sharing.untracked.checked_add(cursor.number()?);
+            sharing.untracked = untracked.ok_or("the number of accesses is too large")?;
+            all(cursor, |cursor| {
+                sharing.lines.push(Field::get(cursor)?);
+                Ok(())
+            })?;
+        }
         Tag::Filter => set(&mut profile.filter, Field::get(cursor)?)?,
         Tag::Filtered => {
             let filter = profile.filter.as_mut();

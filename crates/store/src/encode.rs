@@ -12,6 +12,7 @@ use trommel_profile::call_tree::{CallTree, Lost};
 use trommel_profile::callers::Callers;
 use trommel_profile::queries::{Queries, Served};
 use trommel_profile::samples::Samples;
+use trommel_profile::simulated::Simulated;
 use trommel_profile::windows::Windows;
 use trommel_profile::{Profile, Threads};
 use trommel_tuple::{Kind, Place};
@@ -82,7 +83,33 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
     for function in &profile.compiled {
         items.add(|raw| function.put(raw))?;
     }
-    items.finish()
+    items.finish()?;
+    match &profile.simulated {
+        Some(data) => simulated(data, out),
+        None => Ok(()),
+    }
+}
+
+/// Writes the results of simulation. Each chunk of lines begins with accesses that were not tracked, of which the first has all.
+fn simulated<W: Write>(data: &Simulated, out: &mut ChunkWriter<W>) -> io::Result<()> {
+    field(Tag::Simulated, data, out)?;
+    let Some(sharing) = &data.sharing else {
+        return Ok(());
+    };
+    let start = |untracked: u64| {
+        let mut raw = Vec::new();
+        untracked.put(&mut raw);
+        raw
+    };
+    let mut raw = start(sharing.untracked);
+    for line in &sharing.lines {
+        line.put(&mut raw);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Lines, &raw)?;
+            raw = start(0);
+        }
+    }
+    out.chunk(Tag::Lines, &raw)
 }
 
 /// Each chunk begins with the basis of the tree, and paths that are not whole, of which the first has all.

@@ -11,6 +11,9 @@ use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
+use trommel_profile::simulated::{
+    Accessed, Caches, Geometry, Predicted, SharedLine, Simulated, Toucher,
+};
 use trommel_profile::windows::Windows;
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread,
@@ -22,7 +25,8 @@ use crate::sorted::{self, deltas};
 use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
-    modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum
+    modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum,
+    simulated
 });
 record!(Sum {
     recordings,
@@ -116,6 +120,31 @@ record!(Function {
     size,
     name,
     code
+});
+
+record!(Geometry { bytes, ways });
+record!(Caches { line, first, last });
+record!(Accessed {
+    accesses,
+    first,
+    last
+});
+record!(Predicted { branches, wrong });
+record!(Simulated { caches, loads, stores, conditional, indirect } and { sharing });
+record!(SharedLine {
+    process,
+    address,
+    object,
+    handoffs,
+    touchers
+});
+record!(Toucher {
+    thread,
+    at,
+    offset,
+    size,
+    loads,
+    stores
 });
 
 record!(Frame { at, call });

@@ -13,6 +13,9 @@ use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
+use trommel_profile::simulated::{
+    Accessed, Caches, Predicted, SharedLine, Sharing, Simulated, Toucher,
+};
 use trommel_profile::windows::Windows;
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
@@ -375,6 +378,59 @@ fn call_trees() -> impl Strategy<Value = Vec<CallTree>> {
     })
 }
 
+/// Results of simulation, with lines that threads share.
+fn simulated() -> impl Strategy<Value = Simulated> {
+    let toucher = (
+        any::<[u32; 1]>(),
+        place(),
+        any::<[u16; 2]>(),
+        any::<[u64; 2]>(),
+    );
+    let toucher = toucher.prop_map(|([thread], at, [offset, size], [loads, stores])| Toucher {
+        thread,
+        at,
+        offset,
+        size,
+        loads,
+        stores,
+    });
+    let line = (
+        any::<u32>(),
+        any::<[u64; 2]>(),
+        prop::option::of(place()),
+        prop::collection::vec(toucher, 0..5),
+    );
+    let line = line.prop_map(
+        |(process, [address, handoffs], object, touchers)| SharedLine {
+            process,
+            address,
+            object,
+            handoffs,
+            touchers,
+        },
+    );
+    let sharing = (any::<u64>(), prop::collection::vec(line, 0..6));
+    let sharing = sharing.prop_map(|(untracked, lines)| Sharing { untracked, lines });
+    let counts = (any::<[[u64; 3]; 2]>(), any::<[[u64; 2]; 2]>());
+    (counts, prop::option::of(sharing)).prop_map(|((accessed, predicted), sharing)| {
+        let [loads, stores] = accessed.map(|[accesses, first, last]| Accessed {
+            accesses,
+            first,
+            last,
+        });
+        let [conditional, indirect] =
+            predicted.map(|[branches, wrong]| Predicted { branches, wrong });
+        Simulated {
+            caches: Caches::default(),
+            loads,
+            stores,
+            conditional,
+            indirect,
+            sharing,
+        }
+    })
+}
+
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
     let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
@@ -428,6 +484,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             prop::option::of(filter()),
             call_trees(),
             prop::collection::vec(function(), 0..4),
+            prop::option::of(simulated()),
         ),
     )
         .prop_map(
@@ -440,7 +497,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 run,
                 threads,
                 origin,
-                (windows, queries, samples, filter, call_trees, compiled),
+                (windows, queries, samples, filter, call_trees, compiled, simulated),
             )| {
                 let (pid, parent, exec) = origin;
                 Profile {
@@ -466,6 +523,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                         recordings: parent.into(),
                         processes: pid.into(),
                     }),
+                    simulated,
                 }
             },
         )
@@ -553,6 +611,7 @@ fn example() -> Profile {
         }),
         call_trees: vec![called],
         compiled: vec![Function::default()],
+        simulated: Some(Simulated::default()),
     }
 }
 

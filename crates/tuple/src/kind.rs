@@ -23,11 +23,20 @@ pub enum Kind {
     Latency = 6,
     /// (where it begins, [`crate::Outcomes`]): acyclic paths of a thread.
     Path = 7,
+    /// (load or store, address of the line): misses of a simulated first-level cache.
+    Miss = 8,
+    /// (load or store, address of the line): misses of a simulated last-level cache.
+    LastMiss = 9,
+    /// (branch or call, next address): mispredictions of a simulated predictor.
+    Mispredict = 10,
 }
+
+/// Kinds that a target records, the first ones: the host makes the others of these.
+pub const RECORDED_KINDS: usize = 8;
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Edge,
         Self::Call,
         Self::Value,
@@ -36,6 +45,9 @@ impl Kind {
         Self::Address,
         Self::Latency,
         Self::Path,
+        Self::Miss,
+        Self::LastMiss,
+        Self::Mispredict,
     ];
 
     /// The kind's name on the command line and in JSON.
@@ -49,6 +61,9 @@ impl Kind {
             Self::Address => "address",
             Self::Latency => "latency",
             Self::Path => "path",
+            Self::Miss => "miss",
+            Self::LastMiss => "llmiss",
+            Self::Mispredict => "mispredict",
         }
     }
 
@@ -63,7 +78,12 @@ impl Kind {
 
     /// Returns true if the value of a tuple of this kind is a code place.
     pub const fn value_is_place(self) -> bool {
-        matches!(self, Self::Edge | Self::Call)
+        matches!(self, Self::Edge | Self::Call | Self::Mispredict)
+    }
+
+    /// Returns true if the host makes events of this kind: no target records them.
+    pub const fn is_simulated(self) -> bool {
+        self as usize >= RECORDED_KINDS
     }
 }
 
@@ -79,7 +99,9 @@ pub struct UnknownKind;
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an event kind (edge, call, value, result, type, address, latency, path)")
+        f.write_str(
+            "not an event kind (edge, call, value, result, type, address, latency, path, miss, llmiss, mispredict)",
+        )
     }
 }
 
@@ -98,7 +120,7 @@ impl FromStr for Kind {
 
 /// A set of event kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct KindSet(u8);
+pub struct KindSet(u16);
 
 impl KindSet {
     /// No kind: the engine alone.
@@ -126,13 +148,31 @@ impl KindSet {
     }
 
     /// The set as bits, bit n for the kind of number n.
-    pub const fn bits(self) -> u8 {
+    pub const fn bits(self) -> u16 {
         self.0
     }
 
     /// The set of `bits`; bits beyond the last kind are dropped.
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & ((1_u16 << Kind::ALL.len()) - 1) as u8)
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits & ((1 << Kind::ALL.len()) - 1))
+    }
+
+    /// Returns true if the host makes events of some of these kinds.
+    pub const fn has_simulated(self) -> bool {
+        self.0 >> RECORDED_KINDS != 0
+    }
+
+    /// The kinds that a target must record, so that events of these kinds can be made.
+    #[must_use]
+    pub const fn recorded(self) -> Self {
+        let mut recorded = Self(self.0 & ((1 << RECORDED_KINDS) - 1));
+        if self.has(Kind::Miss) || self.has(Kind::LastMiss) {
+            recorded = recorded.with(Kind::Address);
+        }
+        if self.has(Kind::Mispredict) {
+            recorded = recorded.with(Kind::Edge).with(Kind::Call);
+        }
+        recorded
     }
 
     /// The kinds in the set, in order.
@@ -158,8 +198,25 @@ mod tests {
             assert_eq!(Kind::from_number(n as u8), Some(kind));
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        assert_eq!(Kind::from_number(8), None);
+        assert_eq!(Kind::from_number(11), None);
         assert_eq!("edges".parse::<Kind>(), Err(UnknownKind));
+    }
+
+    #[test]
+    fn simulated_kinds_are_made_of_recorded_ones() {
+        let set = |kinds: &[Kind]| -> KindSet { kinds.iter().copied().collect() };
+        let recorded = set(&Kind::ALL[..RECORDED_KINDS]);
+        assert_eq!(recorded.recorded(), recorded);
+        assert!(!recorded.has_simulated());
+        assert_eq!(set(&[Kind::Miss]).recorded(), set(&[Kind::Address]));
+        let both = set(&[Kind::Mispredict, Kind::LastMiss]);
+        assert!(both.has_simulated() && both.recorded().is_within(recorded));
+        let all = set(&[Kind::Edge, Kind::Call, Kind::Address]);
+        assert_eq!(both.recorded(), all);
+        for kind in Kind::ALL {
+            let one = KindSet::NONE.with(kind);
+            assert_eq!(kind.is_simulated(), one.has_simulated());
+        }
     }
 
     #[test]

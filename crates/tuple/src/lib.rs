@@ -33,7 +33,7 @@ mod place;
 pub mod stream;
 
 pub use events::{Events, Kinds};
-pub use kind::{Kind, KindSet};
+pub use kind::{Kind, KindSet, RECORDED_KINDS};
 pub use outcomes::{Ended, Jump, Outcomes};
 pub use place::{ModuleId, Place, Vaddr};
 

@@ -24,7 +24,7 @@ pub(crate) use parse::{ModuleSpec, Only, ServiceSpec};
 pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs, StatArgs};
 pub(crate) use show::{
-    AnnotateArgs, By, DiffArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs,
+    AnnotateArgs, By, C2cArgs, DiffArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs,
 };
 pub(crate) use tools::{
     CompressArgs, DoctorArgs, HelpArgs, LabArgs, QueryArgs, QueryCommand, StreamArgs, StreamCommand,
@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Latency(MemoryArgs),
     /// Show stores that delay later loads.
     Replay(ReplayArgs),
+    /// Show lines of memory that threads take from each other.
+    C2c(C2cArgs),
     /// Print, count and convert streams of events.
     Stream(StreamArgs),
     /// Put a stream through compressors and compare their profiles.

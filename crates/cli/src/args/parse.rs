@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trommel_profile::simulated::Caches;
 use trommel_query::Field;
 use trommel_tuple::{Kind, KindSet};
 
@@ -193,11 +194,14 @@ pub(crate) struct Events {
     pub(crate) stacks: bool,
     /// Calling contexts.
     pub(crate) contexts: bool,
+    /// Lines that threads share.
+    pub(crate) sharing: bool,
 }
 
 pub(super) fn events(text: &str) -> Result<Events, String> {
     const STACK: &str = "stack";
     const CONTEXT: &str = "context";
+    const SHARING: &str = "sharing";
     let stacks = text.split(',').any(|name| name == STACK);
     if stacks && text != STACK {
         return Err(
@@ -205,9 +209,12 @@ pub(super) fn events(text: &str) -> Result<Events, String> {
                 .into(),
         );
     }
-    let others: Vec<&str> = text.split(',').filter(|name| *name != CONTEXT).collect();
-    let contexts = others.len() != text.split(',').count();
-    if contexts && others.contains(&"none") {
+    let others = text
+        .split(',')
+        .filter(|name| ![CONTEXT, SHARING].contains(name));
+    let others: Vec<&str> = others.collect();
+    let [contexts, sharing] = [CONTEXT, SHARING].map(|name| text.split(',').any(|n| n == name));
+    if (contexts || sharing) && others.contains(&"none") {
         return Err("`none` cannot be combined with other events".into());
     }
     let kinds = match stacks || others.is_empty() {
@@ -218,6 +225,7 @@ pub(super) fn events(text: &str) -> Result<Events, String> {
         kinds,
         stacks,
         contexts,
+        sharing,
     })
 }
 
@@ -230,8 +238,8 @@ pub(super) fn kinds(text: &str) -> Result<KindSet, String> {
         match name.parse() {
             Ok(Kind::Result) => {
                 return Err(
-                    "`result` cannot be recorded without a query; use edge, call, value, type, path, none, or in \
-                     windows address and latency"
+                    "`result` cannot be recorded without a query; use edge, call, value, type, path, miss, llmiss, mispredict, \
+                     none, or in windows address and latency"
                         .into(),
                 );
             }
@@ -241,13 +249,18 @@ pub(super) fn kinds(text: &str) -> Result<KindSet, String> {
             }
             Err(_) => {
                 return Err(format!(
-                    "`{name}` is no event; use edge, call, value, type, path or none, in windows also address and latency, \
-                     separated by commas; `record` also takes stack and context"
+                    "`{name}` is no event; use edge, call, value, type, path, miss, llmiss, mispredict or none, in windows also \
+                     address and latency, separated by commas; `record` also takes stack, context and sharing"
                 ));
             }
         }
     }
     Ok(set)
+}
+
+/// Caches to simulate.
+pub(super) fn caches(text: &str) -> Result<Caches, String> {
+    text.parse()
 }
 
 pub(super) fn only(text: &str) -> Result<Only, String> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use trommel_profile::simulated::Caches;
 use trommel_query::Field;
 use trommel_tuple::KindSet;
 
@@ -36,7 +37,9 @@ pub(crate) struct RecordArgs {
     /// --exact-values counts all of them. The kinds address and latency need --budget, --rate or
     /// --window. `stack` samples call paths, 997 times a second of CPU time unless --rate says otherwise. The program runs natively
     /// then. `context` counts calls and instructions of each function by the path of calls that leads there; it goes
-    /// with edge and call. See `trommel help events`, `trommel help stacks` and `trommel help memory`.
+    /// with edge and call. `miss`, `llmiss` and `mispredict` are of simulated caches and a simulated branch predictor, and `sharing` is
+    /// of lines that threads take from each other (`trommel c2c`). See `trommel help events`, `trommel help stacks`,
+    /// `trommel help memory` and `trommel help simulate`.
     #[arg(short, long, value_name = "KINDS", value_parser = parse::events)]
     pub(crate) events: Option<Events>,
 
@@ -45,6 +48,13 @@ pub(crate) struct RecordArgs {
     /// A call of a function that is there as often counts for its last occurrence. More tells recursion apart, and takes more memory.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value_t = 1)]
     pub(crate) context_depth: u32,
+
+    /// Caches to simulate for miss, llmiss and sharing: sizes, ways, bytes of a line
+    ///
+    /// Each thread has a first-level cache (l1), and all threads of a process share the last level (ll). What is not given
+    /// is as in l1=32k/8,ll=8M/16,line=64. See `trommel help simulate`.
+    #[arg(long, value_name = "l1=SIZE/WAYS,ll=SIZE/WAYS", value_parser = parse::caches)]
+    pub(crate) cache: Option<Caches>,
 
     /// Observe only this module, symbol or address range
     ///

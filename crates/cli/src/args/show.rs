@@ -1,4 +1,4 @@
-//! The arguments of the commands that show a profile: `report`, `values`, `annotate`, `latency` and `replay`.
+//! The arguments of the commands that show a profile: `report`, `values`, `annotate`, `latency`, `replay` and `c2c`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -287,4 +287,27 @@ pub(crate) struct ReplayArgs {
     /// Only conflicts that at least PCT percent of the load's executions meet
     #[arg(long, value_name = "PCT", default_value = "5", value_parser = parse::share)]
     pub(crate) share: f64,
+}
+
+/// Arguments of `c2c`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record -e sharing -- ./app              record all accesses of all threads
+  trommel c2c                                     the 20 lines that may have been handed over most
+  trommel c2c --false-only --least 1000 --json     false sharing alone, for scripts
+
+A line is handed over when a thread needs it that another one has, and either has written it. Sharing is false
+when no byte that one thread writes is touched by another. See `trommel help simulate`.")]
+pub(crate) struct C2cArgs {
+    #[command(flatten)]
+    pub(crate) common: MemoryArgs,
+
+    /// Only lines that may have been handed over at least N times
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) least: u64,
+
+    /// Leave out lines of which every byte is truly shared
+    #[arg(long)]
+    pub(crate) false_only: bool,
 }

@@ -163,6 +163,12 @@ pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Re
     {
         bail!("`{kind}` is recorded in windows only: give them a budget, as in --budget 3");
     }
+    let simulated = kinds.iter().find(|kind| kind.is_simulated());
+    if let Some(kind) = simulated.filter(|_| in_windows) {
+        bail!(
+            "`{kind}` is of caches and predictors that see all of a run: record without --budget, --rate and --window"
+        );
+    }
     if kinds.has(Kind::Path) && in_windows {
         bail!(
             "`path` is not recorded in windows: they begin and end in the middle of paths; record all of the run, without \

@@ -24,6 +24,7 @@ use super::windows;
 use crate::callers;
 use crate::json::{Json, Named};
 use crate::load::About;
+use crate::simulate;
 
 /// The schemas' names. Fields may be added to them; none is removed or changed. The second has places in one table.
 const SCHEMAS: [&str; 2] = ["trommel.report/1", "trommel.report/2"];
@@ -56,10 +57,18 @@ pub(super) fn write(
         (Kind::Result, "results"),
         (Kind::Address, "addresses"),
         (Kind::Latency, "latencies"),
+        (Kind::Miss, "misses"),
+        (Kind::LastMiss, "last_misses"),
     ] {
         if view.profile.kinds.contains_key(&kind) {
             values(&mut json, view, kind, name, top)?;
         }
+    }
+    if view.profile.kinds.contains_key(&Kind::Mispredict) {
+        transfers(&mut json, view, Kind::Mispredict, "mispredictions", top)?;
+    }
+    if let Some(simulated) = &view.profile.simulated {
+        simulate::json(&mut json, simulated)?;
     }
     paths::json(&mut json, view, top)?;
     custom::json(&mut json, view, top, place)?;

@@ -28,6 +28,7 @@ use super::windows;
 use crate::load;
 use crate::others::{self, Others};
 use crate::output;
+use crate::simulate;
 
 const ROWS: usize = 5;
 /// Opening this much debug information takes some fifteen milliseconds. The C library has more: its functions go without a source here.
@@ -116,6 +117,9 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
         } else {
             text::values(out, &mut view, kind, ROWS, style)?;
         }
+    }
+    for line in profile.simulated.iter().flat_map(simulate::lines) {
+        writeln!(out, "trommel: simulated: {line}")?;
     }
     custom::write(out, &mut view, ROWS, style)?;
     queries::write(out, &mut view, ROWS, style)

@@ -27,6 +27,7 @@ use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
 use crate::shown::short;
+use crate::simulate;
 
 /// Loops on the first screen.
 const LOOPS: usize = 5;
@@ -173,7 +174,7 @@ fn results(out: &mut impl Write, view: &mut View<'_>, shown: &Shown<'_>) -> io::
 fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()> {
     // Paths alone are no counts of instructions.
     let mut kinds = view.profile.kinds.keys().copied();
-    let Some(kind) = kinds.find(|kind| *kind != Kind::Path) else {
+    let Some(kind) = kinds.find(|kind| *kind != Kind::Path && !kind.is_simulated()) else {
         return Ok(());
     };
     let all = view.values(kind);
@@ -269,6 +270,9 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     if let Some(line) = threads(profile) {
         writeln!(out, "# threads     {line}")?;
     }
+    for line in profile.simulated.iter().flat_map(simulate::lines) {
+        writeln!(out, "# simulated   {line}")?;
+    }
     for (kind, data) in &profile.kinds {
         writeln!(
             out,
@@ -345,6 +349,9 @@ fn title(kind: Kind) -> (&'static str, &'static str) {
         Kind::Address => ("Addresses", "instruction"),
         Kind::Latency => ("Latencies in cycles", "load"),
         Kind::Path => ("Acyclic paths", "begins at"),
+        Kind::Miss => ("Lines that missed the first-level cache", "instruction"),
+        Kind::LastMiss => ("Lines that missed the last-level cache", "instruction"),
+        Kind::Mispredict => ("Mispredicted branches", "branch"),
     }
 }
 

@@ -59,6 +59,22 @@ impl Places {
         tables.make(table as usize + 1);
         tables.add(table, tuple.value, count);
     }
+
+    /// Adds what was counted to profiles. `tables` are those of [`Self::add`].
+    pub(super) fn settle(self, tables: &mut Tables, folded: &mut BTreeMap<Kind, KindProfile>) {
+        tables.flush();
+        for ((kind, place), table) in self.0 {
+            let mut values = tables.take(table);
+            values.sort_unstable();
+            let profile = folded.entry(kind).or_default();
+            let count = values.iter().map(|(_, count)| count).sum::<u64>();
+            profile.seen += count;
+            profile.messages += count;
+            if !values.is_empty() {
+                profile.counts.insert(place, values);
+            }
+        }
+    }
 }
 
 /// The paths of all threads of a process.
@@ -186,18 +202,7 @@ impl Acyclic {
             places.add(kind, tuple, count, tables);
         }
         drop(transitions);
-        tables.flush();
-        for ((kind, place), table) in places.0 {
-            let mut values = tables.take(table);
-            values.sort_unstable();
-            let profile = folded.entry(kind).or_default();
-            let count = values.iter().map(|(_, count)| count).sum::<u64>();
-            profile.seen += count;
-            profile.messages += count;
-            if !values.is_empty() {
-                profile.counts.insert(place, values);
-            }
-        }
+        places.settle(tables, folded);
     }
 
     /// Counts tuples that are in no transition, if they are in no order. The caller sees to what threads have of them.

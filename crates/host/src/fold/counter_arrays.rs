@@ -7,7 +7,7 @@
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 use trommel_tuple::Kind;
 
-use super::folder::{Folder, Mode, NEVER, Sizes};
+use super::folder::{Folder, Mode, NEVER, Sizes, Sums};
 use super::threads::is_first;
 use crate::channel::shared::{Counting, Damaged, Shared};
 use crate::fold::dictionary::Step;
@@ -70,7 +70,7 @@ impl Folder {
             }
             return Ok(());
         }
-        let mut events = [0_u64; 8];
+        let mut events = Sums::default();
         let mut words = vec![0_u64; PIECE];
         let paths = self.met.len().min(COUNTER_ARRAY_COUNTERS);
         for first in (0..paths).step_by(PIECE) {
@@ -167,7 +167,7 @@ impl Folder {
         shared: &Shared,
         path: u32,
         count: u64,
-        events: Option<&mut [u64; 8]>,
+        events: Option<&mut Sums>,
     ) -> Result<(), Damaged> {
         let met = self.path(shared, path)?;
         if self.counters[met].values != 0 || self.counters[met].value_counters {

@@ -270,9 +270,12 @@ impl Dictionary {
         &self.steps[self.range(path)]
     }
 
-    /// Returns the moves of [`Self::steps`] for acyclic paths, where those are wanted.
+    /// Returns the moves of [`Self::steps`], where those are wanted; elsewhere none.
     pub fn moves(&self, path: &Path) -> &[Move] {
-        &self.moves[self.range(path)]
+        match self.acyclic {
+            true => &self.moves[self.range(path)],
+            false => &[],
+        }
     }
 
     /// Returns whether what a path means for acyclic paths does not depend on what was executed before, nor on what is after it.

@@ -2,7 +2,7 @@
 
 use trommel_queue::MAX_PATHS;
 use trommel_queue::dict::TargetPc;
-use trommel_tuple::Tuple;
+use trommel_tuple::{Kind, Tuple};
 
 use super::acyclic::Acyclic;
 use super::folder::{Folder, Mode};
@@ -11,7 +11,7 @@ use super::messages::Messages;
 use super::ordered::{BLOCK, Ordered};
 use super::threads::is_first;
 use crate::channel::shared::{Damaged, Shared};
-use crate::fold::dictionary::Step;
+use crate::fold::dictionary::{Move, Step};
 use crate::kernel::large;
 
 impl Folder {
@@ -35,7 +35,8 @@ impl Folder {
         }
         if !is_first(thread) {
             let counted = ordered.acyclic.as_mut().map(Acyclic::counted);
-            let counted = counted.unwrap_or_default();
+            let simulated = ordered.simulator.as_mut().map(|s| s.counted());
+            let counted = counted.or(simulated).unwrap_or_default();
             let added = |k: usize| ordered.seen[k] - before[k] + counted[k];
             self.add_to(thread, std::array::from_fn(added));
         }
@@ -141,6 +142,9 @@ impl Folder {
         if let Some(acyclic) = &mut ordered.acyclic {
             acyclic.select(thread);
         }
+        if let Some(simulator) = &mut ordered.simulator {
+            simulator.select(thread);
+        }
         let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
@@ -219,6 +223,13 @@ impl Folder {
                 }
                 continue;
             }
+            if ordered.simulator.is_some() {
+                self.simulate(ordered, met, words);
+                if ordered.tuples.len() >= BLOCK {
+                    ordered.block(&self.dictionary.modules);
+                }
+                continue;
+            }
             for step in self.dictionary.steps(&path).iter().chain(&path.tail) {
                 let (kind, tuple) = match *step {
                     Step::Static(kind, tuple) => (kind, tuple),
@@ -250,5 +261,66 @@ impl Folder {
         }
         ordered.block(&self.dictionary.modules);
         Ok(())
+    }
+
+    /// Simulates one record of a thread, `words` being its values: what of that is wanted goes to `ordered`, or is counted.
+    fn simulate(
+        &mut self,
+        ordered: &mut Ordered,
+        met: usize,
+        mut words: impl Iterator<Item = u64>,
+    ) {
+        let Ordered {
+            simulator,
+            tuples,
+            kinds,
+            made,
+            ..
+        } = ordered;
+        let Some(simulator) = simulator else { return };
+        let path = self.paths[met];
+        let steps = self.dictionary.steps(&path).iter().chain(&path.tail);
+        let moves = self.dictionary.moves(&path).iter().chain([&path.leaves]);
+        let mut moves = moves.copied();
+        for step in steps {
+            let movement = moves.next().unwrap_or(Move::Stay);
+            let (kind, tuple) = match *step {
+                Step::Instruction(number) => {
+                    simulator.instruction(number, &self.dictionary.instructions);
+                    continue;
+                }
+                Step::Dynamic(Kind::Address, at) => {
+                    simulator.word(at, words.next().unwrap_or_default(), made);
+                    continue;
+                }
+                Step::Static(kind, tuple) => (kind, tuple),
+                Step::Dynamic(kind, at) => {
+                    let word = words.next().unwrap_or_default();
+                    let value = match kind.value_is_place() {
+                        true => self.dictionary.modules.place_at(TargetPc(word)).word(),
+                        false => word,
+                    };
+                    (kind, Tuple::new(at, value))
+                }
+                _ => {
+                    for _ in 0..step.words() {
+                        words.next();
+                    }
+                    continue;
+                }
+            };
+            made.push((kind, tuple));
+            match (kind, step) {
+                (Kind::Edge, _) => simulator.branch(tuple, movement, made),
+                (Kind::Call, Step::Dynamic(..)) => simulator.call(tuple, made),
+                _ => {}
+            }
+        }
+        made.retain(|(kind, _)| simulator.wants(*kind));
+        if !simulator.keep(made, &mut self.tables) {
+            tuples.extend(made.iter().map(|(_, tuple)| *tuple));
+            kinds.extend(made.iter().map(|(kind, _)| *kind));
+        }
+        made.clear();
     }
 }

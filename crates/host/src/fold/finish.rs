@@ -44,6 +44,7 @@ impl Folder {
         let queries = queries.map(|answers| answers.finish(shared, modules));
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
+        let mut simulated = None;
         let mut converge = self.converge.take();
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
@@ -58,9 +59,11 @@ impl Folder {
                 // Nothing tells them apart.
                 self.threads.clear();
             }
-            Mode::Ordered(ordered) => {
+            Mode::Ordered(mut ordered) => {
                 let modules = &self.dictionary.modules;
+                let simulator = ordered.simulator.take();
                 stream_error = ordered.finish(modules, &mut self.tables, &mut folded);
+                simulated = simulator.map(|s| s.finish(modules, &mut self.tables, &mut folded));
             }
             Mode::Counted => {
                 self.settle();
@@ -97,6 +100,7 @@ impl Folder {
             queries,
             prefetch,
             filter,
+            simulated,
             stream_error,
             lost: self.tables.lost(),
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use trommel_profile::call_tree::CallTree;
 use trommel_profile::filter::Filter;
 use trommel_profile::queries::Queries;
+use trommel_profile::simulated::Simulated;
 use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_tuple::{Kind, Place};
@@ -46,6 +47,8 @@ pub struct Folded {
     pub prefetch: Option<prefetch::Report>,
     /// Places that were not profiled once they were known, if convergent profiling was enabled.
     pub filter: Option<Filter>,
+    /// Results of simulation, if that was enabled.
+    pub simulated: Option<Simulated>,
     /// The reason why the stream file lacks its end, unless that was reported before.
     pub stream_error: Option<StreamError>,
     /// Counts that were dropped to save memory.

@@ -19,6 +19,7 @@ use super::message_of::MessageOf;
 use super::messages::Messages;
 use super::ordered::Ordered;
 use super::settled::Settled;
+use super::simulated::{Simulate, Simulator};
 use super::windowed::{Customised, Windowed};
 use crate::ask::converge::Converge;
 use crate::ask::custom;
@@ -53,9 +54,9 @@ pub(super) struct Counter {
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// Events per kind of one record.
-pub(super) type Sizes = [u32; 8];
+pub(super) type Sizes = [u32; Kind::ALL.len()];
 /// Sums of sizes, of a thread.
-pub(super) type Sums = [u64; 8];
+pub(super) type Sums = PerKind;
 
 /// Returns whether a spec counts everything, so that the order of events does not matter.
 pub fn is_exact(spec: &Spec) -> bool {
@@ -133,6 +134,7 @@ impl Folder {
         selection: Selection,
         images: Images,
         budget: Rc<Budget>,
+        simulate: Option<Simulate>,
     ) -> Self {
         let (stream, limit) = stream.map_or((None, None), |(file, limit)| (Some(file), limit));
         let (stream, stream_error) = match stream.transpose() {
@@ -143,7 +145,9 @@ impl Folder {
         let acyclic =
             (kinds.has(Kind::Path)).then(|| Acyclic::new(kinds, exact.then(|| Rc::clone(&budget))));
         let makes_paths = acyclic.is_some();
-        let exact = exact && !makes_paths;
+        let simulator = simulate.map(|simulate| Box::new(Simulator::new(simulate, kinds, exact)));
+        let exact = exact && !makes_paths && simulator.is_none();
+        let moves = makes_paths || kinds.has(Kind::Mispredict);
         let messages = match counts {
             TargetCounts::Strata(strata) => Some(Messages::new(strata, spec.table)),
             TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => None,
@@ -152,11 +156,12 @@ impl Folder {
             (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
         if let Some(ordered) = &mut ordered {
             ordered.acyclic = acyclic;
+            ordered.simulator = simulator;
             ordered.intervals = matches!(counts, TargetCounts::Intervals(_));
             ordered.counted = counts == TargetCounts::Paths;
         }
         Self {
-            dictionary: Dictionary::new(selection, images, makes_paths),
+            dictionary: Dictionary::new(selection, images, moves),
             met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
@@ -322,7 +327,7 @@ impl Folder {
         }
     }
 
-    pub(super) fn add_to(&mut self, thread: u32, events: [u64; 8]) {
+    pub(super) fn add_to(&mut self, thread: u32, events: Sums) {
         let (_, sums) = self.threads.entry(thread).or_default();
         for (sum, n) in sums.iter_mut().zip(events) {
             *sum = sum.saturating_add(n);

@@ -17,7 +17,7 @@ use trommel_compress::hash::Hash;
 use trommel_compress::{Seeds, Strata};
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::PerKind;
-use trommel_tuple::{Kind, Place, Tuple};
+use trommel_tuple::{Kind, Place, RECORDED_KINDS, Tuple};
 
 use self::followed::Followed;
 use self::sums::{About, At, Subject, Sums};
@@ -154,7 +154,7 @@ impl Messages {
         }
         for (bits, events) in mixed {
             let of = |k: &usize| bits >> k & 1 != 0;
-            let kinds: Vec<usize> = (0..held.len()).filter(of).collect();
+            let kinds: Vec<usize> = (0..RECORDED_KINDS).filter(of).collect();
             let all: u64 = kinds.iter().map(|&k| seen[k]).sum();
             let mut rest = events;
             for (n, &k) in kinds.iter().enumerate() {

@@ -24,6 +24,7 @@
 //! | `expand`, `ordered` | the way *ordered*: records into tuples, blocks, and the compressor |
 //! | `messages`, `message_of` | messages of the target's sampler |
 //! | `walking`, `acyclic` | acyclic paths |
+//! | [`simulated`] | simulated caches and predictors, and lines that threads share |
 //! | `windows`, `windowed` | the way *windowed*: windows found, and counted |
 //! | `bursts`, `burst` | counts of bursts of control, on the way *windowed* |
 //! | [`conflicts`], [`levels`] | facts about memory from windows: conflicting accesses, cache levels |
@@ -64,6 +65,7 @@ mod messages;
 pub mod only;
 mod ordered;
 mod settled;
+pub mod simulated;
 mod threads;
 mod walking;
 mod windowed;

@@ -9,6 +9,7 @@ use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::acyclic::Acyclic;
 use super::messages::Messages;
+use super::simulated::Simulator;
 use crate::channel::modules::Modules;
 use crate::channel::stream::{StreamError, StreamFile};
 use crate::fold::exact::Tables;
@@ -36,6 +37,10 @@ pub(super) struct Ordered {
     pub(super) wanted: u64,
     /// The maker of acyclic paths, where those are wanted.
     pub(super) acyclic: Option<Acyclic>,
+    /// Caches and predictors that are simulated.
+    pub(super) simulator: Option<Box<Simulator>>,
+    /// Tuples of one record, empty in between.
+    pub(super) made: Vec<(Kind, Tuple)>,
 }
 
 /// Events that are sent on together.
@@ -65,6 +70,8 @@ impl Ordered {
             rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
             acyclic: None,
+            simulator: None,
+            made: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use trommel_tuple::{Ended, Kind, Outcomes, Tuple};
 
 use crate::fold::acyclic::walk::{Open, Walk, finish};
 use crate::fold::dictionary::{Move, Path, Step};
-use crate::fold::folder::{Folder, Mode};
+use crate::fold::folder::{Folder, Mode, Sums};
 use crate::fold::ordered::Ordered;
 use crate::fold::threads::is_first;
 
@@ -130,7 +130,7 @@ impl Folder {
     }
 
     /// A thread has executed a path so often that means the same whatever came before. Adds the events, per kind, to `events`.
-    pub(super) fn passed(&mut self, met: usize, count: u64, events: &mut [u64; 8]) {
+    pub(super) fn passed(&mut self, met: usize, count: u64, events: &mut Sums) {
         let path = self.paths[met];
         let mut made = Vec::new();
         let mut walk = Walk::default();
@@ -141,7 +141,7 @@ impl Folder {
     }
 
     /// A thread does not go on with what this path leads to.
-    pub(super) fn left(&mut self, met: usize, events: &mut [u64; 8]) {
+    pub(super) fn left(&mut self, met: usize, events: &mut Sums) {
         let path = self.paths[met];
         let mut walk = Walk::default();
         let modules = &self.dictionary.modules;
@@ -155,7 +155,7 @@ impl Folder {
         self.add_made(&made, 1, events);
     }
 
-    fn add_made(&mut self, made: &[(Kind, Tuple)], count: u64, events: &mut [u64; 8]) {
+    fn add_made(&mut self, made: &[(Kind, Tuple)], count: u64, events: &mut Sums) {
         let Mode::Ordered(ordered) = &mut self.mode else {
             return;
         };
@@ -186,7 +186,7 @@ impl Folder {
             let before = made.len();
             walk.end(|kind, tuple| made.push((kind, tuple)));
             if !is_first(thread) {
-                let mut sums = [0; 8];
+                let mut sums = Sums::default();
                 sums[Kind::Path as usize] = (made.len() - before) as u64;
                 self.add_to(thread, sums);
             }

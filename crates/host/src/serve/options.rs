@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use trommel_compress::Spec;
 use trommel_queue::COUNTER_ARRAYS;
 use trommel_symbol::launch::Program;
-use trommel_tuple::KindSet;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::ask::custom;
 use crate::ask::service::{Chosen, Foreign};
@@ -15,6 +15,7 @@ use crate::channel::question::Question;
 use crate::channel::stream::Pending;
 use crate::channel::tracing::Tracing;
 use crate::fold::only::Only;
+use crate::fold::simulated::Simulate;
 use crate::kernel::inherited::Inherited;
 use crate::serve::failure::RecordError;
 use crate::serve::persist::Store;
@@ -68,6 +69,8 @@ pub struct RecordOptions {
     pub converge: Option<f64>,
     /// Prefetches loads that miss by a regular distance. With queries there are none.
     pub prefetch: bool,
+    /// Caches and predictors to simulate, and lines to look at. Not in windows, and with no queries.
+    pub simulate: Option<Simulate>,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
     /// Store of fragments for later runs.
@@ -75,6 +78,15 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// The kinds that targets record.
+    pub(super) fn recorded(&self) -> KindSet {
+        let kinds = self.kinds.recorded();
+        match self.simulate.is_some_and(|simulate| simulate.sharing) {
+            true => kinds.with(Kind::Address),
+            false => kinds,
+        }
+    }
+
     /// Measures the cost of a signal, where windows are enabled.
     pub(super) fn toll(&self) -> Result<Option<Toll>, RecordError> {
         let windows = self.sampling.filter(|_| !self.bursts);

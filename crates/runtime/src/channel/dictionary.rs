@@ -282,7 +282,7 @@ impl Shared {
     /// Returns true if the code counts acyclic paths, or did.
     fn counts_acyclic(&self) -> bool {
         let control = self.control();
-        let kinds = KindSet::from_bits(control.setup.kinds.load(Relaxed) as u8);
+        let kinds = KindSet::from_bits(control.setup.kinds.load(Relaxed) as u16);
         control.setup.counters.load(Relaxed) == COUNTS_PATHS && kinds.has(Kind::Path)
     }
 

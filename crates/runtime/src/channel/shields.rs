@@ -104,7 +104,7 @@ impl Profiler {
     pub fn of(control: &Control) -> Option<Self> {
         let words = core::array::from_fn(|n| control.setup.intervals[n].load(Relaxed));
         let shield = Shield::of_words(words)?;
-        let kinds = KindSet::from_bits(control.setup.kinds.load(Relaxed) as u8);
+        let kinds = KindSet::from_bits(control.setup.kinds.load(Relaxed) as u16);
         let often = [Kind::Value, Kind::Edge, Kind::Call, Kind::Type];
         let rest = often.into_iter().find(|kind| kinds.has(*kind))?;
         Some(Self {

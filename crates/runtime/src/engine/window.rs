@@ -440,7 +440,7 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     window.phase = Phase::Begun;
     set_left(context, window.length.into());
     let kinds = thread.process.queue.control().setup.kinds.load(Relaxed);
-    let own = match KindSet::from_bits(kinds as u8).has(Kind::Latency) {
+    let own = match KindSet::from_bits(kinds as u16).has(Kind::Latency) {
         true => arch::own_cycles(),
         false => 0,
     };

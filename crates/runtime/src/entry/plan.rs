@@ -58,7 +58,7 @@ impl Words {
         let (setup, trace) = (&control.setup, &control.trace);
         Self {
             stress: setup.options.load(Relaxed),
-            kinds: KindSet::from_bits(setup.kinds.load(Relaxed) as u8),
+            kinds: KindSet::from_bits(setup.kinds.load(Relaxed) as u16),
             counters: setup.counters.load(Relaxed),
             window: control.window.length.load(Relaxed),
             threshold: trace.threshold.load(Relaxed),

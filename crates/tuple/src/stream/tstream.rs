@@ -10,7 +10,8 @@
 //! * `EVTS`: `items` events as `block.rs` codes them, independent of all other blocks;
 //! * `MODS`: `items` modules: id u16, path length u32, path, build id length u32, build id;
 //!   a module stands before the first event that refers to it;
-//! * `TAIL`: events u64, then events of each kind but paths u64 × 7, modules u64, and, where there are any, paths u64. Ends a complete file.
+//! * `TAIL`: events u64, then events of each of the first seven kinds u64 × 7, modules u64, and events of the other kinds up to the
+//!   last one of which there are any, u64 each. Ends a complete file.
 //!
 //! Invariants: a file that ends before its `TAIL` was cut short, and every block before the cut is
 //! good; a size in a block's head is believed only below [`MAX_LENGTH`].
@@ -49,11 +50,13 @@ struct Totals {
 impl Totals {
     fn to_bytes(self) -> Vec<u8> {
         let events = self.kinds.iter().sum::<u64>();
-        let (first, paths) = self.kinds.split_at(Kind::Path as usize);
+        let (first, others) = self.kinds.split_at(Kind::Path as usize);
+        let last = others.iter().rposition(|n| *n != 0);
+        let others = &others[..last.map_or(0, |last| last + 1)];
         let words = core::iter::once(events)
             .chain(first.iter().copied())
             .chain([self.modules])
-            .chain(paths.iter().copied().filter(|n| *n != 0));
+            .chain(others.iter().copied());
         words.flat_map(u64::to_le_bytes).collect()
     }
 }

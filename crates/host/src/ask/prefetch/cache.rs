@@ -101,6 +101,15 @@ impl Cache {
         set[0] = number;
         at.is_some()
     }
+
+    /// Accesses all bytes from one address to another one, that included. Returns true if all their lines were there.
+    pub fn hits(&mut self, from: u64, to: u64) -> bool {
+        let line = u64::from(self.geometry.line);
+        let first = self.access(from);
+        let others = (from / line + 1..=to / line).map(|number| number * line);
+        // Each is brought in, whatever the others do.
+        others.fold(first, |all, address| self.access(address) && all)
+    }
 }
 
 #[cfg(test)]

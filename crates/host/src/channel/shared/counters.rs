@@ -4,11 +4,13 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{Damaged, Shared};
+use trommel_profile::accuracy::PerKind;
 use trommel_queue::{
     COUNTER_ARRAY_BYTES, COUNTER_ARRAY_COUNTERS, COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS,
     COUNTER_ARRAYS_OFFSET, COUNTS_NOTHING, CounterArray, Intervals, MOST_INTERRUPTED,
     ON_PATH_OFFSET, VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter,
 };
+use trommel_tuple::RECORDED_KINDS;
 
 /// The thread whose counters a counter array holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl Shared {
     }
 
     /// Events that the profiler of a counter array has seen, by kind.
-    pub fn intervals(&self, number: usize) -> Result<[u64; 8], Damaged> {
+    pub fn intervals(&self, number: usize) -> Result<PerKind, Damaged> {
         const WORDS: usize = size_of::<Intervals>() / 8;
         let mut words = [0; WORDS];
         self.read_counter_array(number, 0, &mut words)?;
@@ -92,9 +94,10 @@ impl Shared {
         let ended = words[offset_of!(Intervals, ended) / 8];
         let all = ended.wrapping_add(length.saturating_sub(left));
         let first = offset_of!(Intervals, kinds) / 8;
-        let mut seen: [u64; 8] = std::array::from_fn(|kind| words[first + kind]);
+        let mut seen = PerKind::default();
+        seen[..RECORDED_KINDS].copy_from_slice(&words[first..first + RECORDED_KINDS]);
         let others = seen.iter().fold(0_u64, |sum, n| sum.wrapping_add(*n));
-        let rest = word(offset_of!(Intervals, rest)) as usize % seen.len();
+        let rest = word(offset_of!(Intervals, rest)) as usize % RECORDED_KINDS;
         seen[rest] = all.saturating_sub(others);
         // A program may have written anything.
         match seen.iter().all(|&n| n <= 1 << 56) {

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use trommel_profile::KindProfile;
-use trommel_tuple::{Kind, Place};
+use trommel_tuple::{Kind, Place, RECORDED_KINDS};
 
 use crate::kernel::large;
 
@@ -44,7 +44,7 @@ impl Subject {
     }
 }
 
-const _: () = assert!(Kind::ALL.len() <= 1 << Subject::KIND);
+const _: () = assert!(RECORDED_KINDS <= 1 << Subject::KIND);
 
 /// The subject of messages, of the kind and at the place of `0`, and the value.
 pub(super) type About = (Subject, u64);

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::unistd::Pid;
+use trommel_profile::simulated::Simulated;
 use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::State;
 use trommel_tuple::{KindSet, ModuleId, Place};
@@ -172,12 +174,22 @@ impl Process {
                 call_trees: folded.contexts.into_iter().collect(),
                 compiled: compiled.functions(&met),
                 sum: None,
+                simulated: folded
+                    .simulated
+                    .map(|simulated| of_process(simulated, identity.pid)),
             },
             engine,
             stream_whole: !served.stream_failed,
         };
         (done, Ancestor { identity, shared }, served.news())
     }
+}
+
+/// Results of simulation with the number of their process.
+fn of_process(mut simulated: Simulated, pid: Pid) -> Simulated {
+    let lines = simulated.sharing.iter_mut().flat_map(|s| &mut s.lines);
+    lines.for_each(|line| line.process = pid.as_raw() as u32);
+    simulated
 }
 
 /// Addresses of events in code that is in no file.

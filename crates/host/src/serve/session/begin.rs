@@ -43,6 +43,7 @@ fn counts(options: &RecordOptions) -> TargetCounts {
     let others = [Kind::Edge, Kind::Call, Kind::Path].into_iter().collect();
     let stress = &options.stress;
     if kinds.is_empty() && options.contexts == 0
+        || options.simulate.is_some()
         || paths && !kinds.is_within(others)
         || options.stream.is_some()
         || stress.window != 0
@@ -154,7 +155,7 @@ impl<'a> Session<'a> {
             notice,
             others,
             terms: Terms {
-                kinds: options.kinds,
+                kinds: options.recorded(),
                 counts: counts(options),
                 options: options.stress.options,
                 window: match options.sampling {

@@ -75,7 +75,8 @@ impl Session<'_> {
         let counts = self.terms.counts;
         let events = (self.options.kinds, counts);
         let spec = &self.options.compressor;
-        let mut folder = Folder::new(spec, events, stream, selection, images, budget);
+        let simulate = self.options.simulate;
+        let mut folder = Folder::new(spec, events, stream, selection, images, budget, simulate);
         if self.terms.contexts != 0 {
             folder = folder.of_contexts();
         }

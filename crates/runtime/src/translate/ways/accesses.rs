@@ -1,4 +1,4 @@
-//! Accesses to memory recorded one by one, in windows.
+//! Accesses to memory recorded one by one, in windows or in all of a run.
 //!
 //! # Problem
 //! What two accesses have to do with each other depends on their order, their addresses, and on what was executed
@@ -7,26 +7,28 @@
 //! # Strategy
 //! Each instruction is an item of the dictionary, with its bytes. Each of its accesses
 //! ([`trommel_query::access`], by which the host reads the record) is an event whose value is the address, worked out
-//! before the instruction by a `lea` into a register that it does not use.
+//! before the instruction by a `lea` into a register that it does not use. Windows leave out transfers and repeated instructions;
+//! elsewhere those have their addresses too, and a word with the number of repetitions.
 //!
 //! # Why it is correct
 //! Neither `lea` nor `mov` touches flags or memory of the app's. When the instruction is executed all registers are the app's but for
 //! those that its step says are not; so a fault finds what it does without this.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
-use trommel_query::access::{self, Access, Accesses};
+use trommel_query::access::{self, Access};
 use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION};
 use trommel_tuple::Kind;
 
 use super::{Needs, Way};
-use crate::base::decode::{Class, Insn};
+use crate::base::decode::Insn;
 use crate::base::emit::{Code, Mem, Reg};
 use crate::slot;
 use crate::translate::operands::free_register;
 use crate::translate::walk::At;
 use crate::translate::{Site, Translator, target};
 
-/// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.
+/// Words that an instruction records at most: two addresses, a latency or a number of repetitions, and a value; or two addresses, a
+/// method table and a target.
 pub(in crate::translate) const USUAL_WORDS: usize = access::MOST + 2;
 /// Maximum number of words of an instruction, with arguments beside the method table and the target.
 pub const MOST_WORDS: usize = ARGUMENTS + 2;
@@ -59,16 +61,17 @@ impl Way for Addresses {
             return 0;
         }
         let decoded = Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode();
-        let accesses = match insn.class {
-            Class::Plain => access::accesses(&mut InstructionInfoFactory::new(), &decoded),
-            _ => Accesses::default(),
+        let mut info = InstructionInfoFactory::new();
+        let accesses = match t.config.windows {
+            true => access::accesses(&mut info, &decoded),
+            false => access::all(&mut info, &decoded),
         };
-        for _ in accesses.iter() {
+        for _ in 0..accesses.words() {
             let kind = Kind::Address;
             site.shared.event(Event::Dynamic { kind, pc });
         }
         t.job.accesses[n] = accesses;
-        accesses.iter().count()
+        accesses.words()
     }
 
     fn heads(_: &Translator) -> usize {
@@ -79,24 +82,45 @@ impl Way for Addresses {
 
     fn words(t: &Translator, _: &Insn, n: usize) -> usize {
         match t.job.stolen.is_some() && t.wants(Kind::Address) {
-            true => t.job.accesses[n].count(),
+            true => t.job.accesses[n].words(),
             false => 0,
         }
     }
 
     fn before(t: &mut Translator, insn: &Insn, at: &mut At, slot: i32) {
-        let Some(p) = t.job.stolen else {
-            return;
+        t.record_accesses(insn, at.n, slot);
+    }
+
+    fn before_transfer(t: &mut Translator, _: &mut Site<'_>, insn: &Insn, at: &mut At) {
+        if t.wants(Kind::Address) && !t.config.windows {
+            let words = t.record_accesses(insn, at.n, 4 + 8 * at.values as i32);
+            at.events += words;
+            at.values += words;
+        }
+    }
+}
+
+impl Translator {
+    /// Writes the words of instruction `n` to the record, from `slot` on. Returns how many there are.
+    fn record_accesses(&mut self, insn: &Insn, n: usize, slot: i32) -> usize {
+        let accesses = self.job.accesses[n];
+        let Some(p) = self.job.stolen.filter(|_| accesses.words() != 0) else {
+            return 0;
         };
-        let accesses = t.job.accesses[at.n];
         let scratch = free_register(insn.used | p.bit());
-        let c = &mut t.job.code;
+        let c = &mut self.job.code;
         c.store_gs(slot!(spill_scratch), scratch);
-        for (k, access) in (0..).zip(accesses.iter()) {
+        let mut slot = slot;
+        for access in accesses.iter() {
             c.address(scratch, access);
-            c.store(p, slot + 8 * k, scratch);
+            c.store(p, slot, scratch);
+            slot += 8;
+        }
+        if accesses.is_repeated() {
+            c.store(p, slot, Reg::RCX);
         }
         c.load_gs(scratch, slot!(spill_scratch));
+        accesses.words()
     }
 }
 

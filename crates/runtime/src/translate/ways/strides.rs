@@ -187,7 +187,7 @@ impl Way for Striding {
     /// The kinds of its events, of which the dictionary is to have messages.
     fn word(t: &Translator) -> u16 {
         match t.job.strides.on {
-            true => u16::from(t.job.strides.kinds.bits()) | STRIDES,
+            true => t.job.strides.kinds.bits() | STRIDES,
             false => 0,
         }
     }
@@ -198,7 +198,7 @@ impl Way for Striding {
         app: AppPc,
         word: u16,
     ) -> Result<(), DictionaryFull> {
-        t.tell_kinds(site, app, KindSet::from_bits(word as u8))
+        t.tell_kinds(site, app, KindSet::from_bits(word & !STRIDES))
     }
 
     fn leave(
