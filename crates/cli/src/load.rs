@@ -224,6 +224,8 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
                 data.messages = sites.values().map(|sampled| sampled.samples).sum();
             }
         }
+        // Draws of a part are not known.
+        windows.rare = None;
         windows.pairs.retain(|pair, _| is_in(&pair.load));
     }
     if let Some(samples) = &mut profile.samples {

@@ -196,6 +196,7 @@ pub(crate) fn told(profile: &Profile) -> Profile {
         windows: profile.windows.as_ref().map(|windows| Windows {
             pacing: windows.pacing.clone(),
             sites: BTreeMap::new(),
+            rare: None,
             pairs: BTreeMap::new(),
             arguments: BTreeMap::new(),
             callers: None,

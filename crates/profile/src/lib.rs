@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`merge`], [`recordings`], [`thin`] | sums of profiles, of whole recordings; fewer values |
 //! | [`confidence`], [`limits`] | how far estimated counts may be off |
+//! | [`coverage`], [`rare`] | how much of the program a sampled profile has seen |
 //! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
 //! | [`call_tree`] | call paths: sampled stacks, or exact calling contexts |
@@ -49,6 +50,7 @@ pub mod call_tree;
 pub mod callers;
 pub mod confidence;
 mod counts;
+pub mod coverage;
 pub mod custom;
 pub mod filter;
 pub mod limits;
@@ -56,6 +58,7 @@ pub mod memory;
 pub mod merge;
 mod profile;
 pub mod queries;
+pub mod rare;
 pub mod recordings;
 pub mod sampled;
 pub mod samples;

@@ -12,7 +12,7 @@
 //!
 //! **I29 (order-free sums).** Sums of profiles do not depend on the order in which they are added.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -22,6 +22,7 @@ use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
 use crate::queries::Queries;
+use crate::rare::{self, Edge, Rare};
 use crate::samples::Function;
 use crate::windows::Windows;
 
@@ -99,6 +100,7 @@ impl Merged {
         self.processes += 1;
         self.forget_addresses(&mut other);
         let renumbered = self.modules(&other.modules);
+        let rare = self.rare(&mut other, &renumbered);
         for (kind, data) in std::mem::take(&mut other.kinds) {
             self.kind(kind, data, &renumbered);
         }
@@ -108,6 +110,9 @@ impl Merged {
         }
         if let Some(windows) = other.windows.take() {
             self.windows(windows, &renumbered);
+        }
+        if let Some(windows) = &mut self.profile.windows {
+            windows.rare = rare;
         }
         self.asked_and_sampled(&mut other, &renumbered);
         match self.apart {
@@ -127,6 +132,56 @@ impl Merged {
             let all = self.profile.modules.iter_mut().chain(&mut other.modules);
             all.for_each(|module| module.loaded = None);
         }
+    }
+
+    /// Edges that few windows of both saw: before their counts are added up, which tell what the other has seen.
+    fn rare(&mut self, other: &mut Profile, renumbered: &Renumbered) -> Option<Rare> {
+        // Of a process that had no windows there is nothing to know.
+        let of = |profile: &mut Profile| match &mut profile.windows {
+            Some(windows) => windows.rare.take(),
+            None => Some(Rare::default()),
+        };
+        let (own, others) = (of(&mut self.profile), of(other));
+        let (mut own, others) = (own?, others?);
+        let renumbered = |edge: &Edge| Edge {
+            from: renumbered.place(edge.from),
+            to: renumbered.place(edge.to),
+            ..*edge
+        };
+        let mut seen_there = BTreeSet::new();
+        for kind in rare::EDGES {
+            for (from, counts) in other.kinds.get(&kind).into_iter().flat_map(|k| &k.counts) {
+                seen_there.extend(counts.iter().map(|(to, _)| {
+                    let (from, to) = (*from, Place::from_word(*to));
+                    renumbered(&Edge { kind, from, to })
+                }));
+            }
+        }
+        let mut edges: BTreeMap<Edge, u8> = BTreeMap::new();
+        for (edge, draws) in &others.edges {
+            *edges.entry(renumbered(edge)).or_default() += draws;
+        }
+        edges.retain(|edge, draws| match own.edges.get(edge) {
+            Some(more) => {
+                *draws = draws.saturating_add(*more);
+                *draws <= rare::FEW
+            }
+            None => !self.has(edge),
+        });
+        let only_here = own.edges.into_iter();
+        edges.extend(only_here.filter(|(edge, _)| !seen_there.contains(edge)));
+        own.all.add(&others.all);
+        Some(Rare {
+            all: own.all,
+            edges,
+        })
+    }
+
+    /// Returns true if an edge is in the sum.
+    fn has(&self, edge: &Edge) -> bool {
+        let kind = self.profile.kinds.get(&edge.kind);
+        let counts = kind.and_then(|kind| kind.counts.get(&edge.from));
+        counts.is_some_and(|counts| counts.iter().any(|(to, _)| *to == edge.to.word()))
     }
 
     /// Adds what windows have seen.
@@ -276,33 +331,52 @@ impl Merged {
             // There were no more than numbers when they were added.
             module.id = ModuleId(u16::try_from(number).unwrap_or_default());
         }
-        let mut whole = self.profile;
         let mut ordered = Self::new(Profile {
             modules,
             ..Profile::default()
         });
         ordered.apart = true;
-        let parts = Profile {
-            modules: std::mem::take(&mut whole.modules),
-            kinds: std::mem::take(&mut whole.kinds),
-            sites: std::mem::take(&mut whole.sites),
-            windows: whole.windows.take(),
-            queries: whole.queries.take(),
-            samples: whole.samples.take(),
-            filter: whole.filter.take(),
-            call_trees: std::mem::take(&mut whole.call_trees),
-            compiled: std::mem::take(&mut whole.compiled),
+        // Each field by name, so that none can be forgotten.
+        let Profile {
+            origin,
+            command,
+            compressor,
+            counted,
+            modules,
+            kinds,
+            sites,
+            run,
+            threads,
+            windows,
+            queries,
+            samples,
+            filter,
+            call_trees,
+            compiled,
+            sum,
+            simulated,
+        } = self.profile;
+        ordered.add(Profile {
+            modules,
+            kinds,
+            sites,
+            windows,
+            queries,
+            samples,
+            filter,
+            call_trees,
+            compiled,
+            simulated,
             ..Profile::default()
-        };
-        ordered.add(parts);
+        });
         Profile {
-            origin: whole.origin,
-            command: whole.command,
-            compressor: whole.compressor,
-            counted: whole.counted,
-            run: whole.run,
-            threads: whole.threads,
-            sum: whole.sum,
+            origin,
+            command,
+            compressor,
+            counted,
+            run,
+            threads,
+            sum,
             ..ordered.profile
         }
     }

@@ -21,6 +21,7 @@ use trommel_tuple::Kind;
 use crate::call_tree::Basis;
 use crate::merge::Merged;
 use crate::profile::{Origin, Profile, Sum};
+use crate::simulated::Caches;
 
 /// Recordings that are added up.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ struct Traits {
     queries: Option<Vec<u8>>,
     customised: Option<(String, bool)>,
     samples: Option<bool>,
+    simulated: Option<Caches>,
     paths: BTreeSet<Basis>,
 }
 
@@ -74,6 +76,8 @@ pub enum Unlike {
     Queries,
     /// Another customisation module was used.
     Customised,
+    /// Other caches were simulated, or none.
+    Simulated,
     /// Samples are of the whole machine on one side, and of a program on the other.
     Samples,
 }
@@ -101,6 +105,9 @@ impl fmt::Display for Unlike {
             ),
             Self::Customised => out.write_str(
                 "was recorded with another customisation module than those before; record all with the same one",
+            ),
+            Self::Simulated => out.write_str(
+                "was recorded with other simulated caches than those before; record all with the same options",
             ),
             Self::Samples => out.write_str(
                 "one side holds samples of the whole machine, and the other of a program; merge recordings of one sort",
@@ -210,6 +217,9 @@ impl Traits {
                 .find_map(|p| Some(p.queries.as_ref()?.program.clone())),
             customised: custom.map(|c| (c.name.clone(), c.places)).next(),
             samples: machine.map(|machine| machine.of_processes).next(),
+            simulated: processes
+                .iter()
+                .find_map(|p| Some(p.simulated.as_ref()?.caches)),
             paths: processes
                 .iter()
                 .flat_map(|p| p.call_trees.iter().map(|tree| tree.basis))
@@ -238,6 +248,8 @@ impl Traits {
             Unlike::Queries
         } else if self.customised != before.customised {
             Unlike::Customised
+        } else if self.simulated != before.simulated {
+            Unlike::Simulated
         } else if self.samples != before.samples {
             Unlike::Samples
         } else {

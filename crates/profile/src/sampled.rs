@@ -40,7 +40,7 @@ pub struct Sampled {
 }
 
 /// The normal quantile of limits that hold in 95 of 100 cases.
-const Z: f64 = 1.959_964;
+pub(crate) const Z: f64 = 1.959_964;
 
 impl Sampled {
     /// Adds what other samples of the same instruction say.

@@ -8,6 +8,7 @@ use crate::arguments::{Argument, Passed};
 use crate::callers::Callers;
 use crate::custom::Custom;
 use crate::memory::{Levels, Pair};
+use crate::rare::Rare;
 use crate::sampled::Sampled;
 
 /// Windows of a run, and their cost. Times are in nanoseconds.
@@ -51,6 +52,8 @@ pub struct Windows {
     pub pacing: String,
     /// Samples of each instruction.
     pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
+    /// Edges that few windows saw; `None` where that is not known, as of a part of the program.
+    pub rare: Option<Rare>,
     /// Pairs of accesses that are in each other's way, and how often they were.
     pub pairs: BTreeMap<Pair, Sampled>,
     /// Arguments that calls passed in registers.

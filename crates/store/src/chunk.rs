@@ -70,10 +70,14 @@ pub(crate) enum Tag {
     Simulated = 28,
     /// Lines that threads share.
     Lines = 29,
+    /// Events of all edges in windows.
+    Edges = 30,
+    /// Edges that few windows saw.
+    Rare = 31,
 }
 
 impl Tag {
-    const ALL: [Self; 29] = [
+    const ALL: [Self; 31] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -103,6 +107,8 @@ impl Tag {
         Self::Sum,
         Self::Simulated,
         Self::Lines,
+        Self::Edges,
+        Self::Rare,
     ];
 }
 

@@ -13,7 +13,7 @@ use crate::error::DecodeError;
 use crate::field::{Field, Inside, insert, set};
 use crate::format::{MAGIC, VERSION};
 use crate::items::word;
-use crate::layout::{get_site, short};
+use crate::layout::{few, get_site, short};
 use crate::varint::Cursor;
 
 pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
@@ -105,6 +105,8 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         }
         Tag::Windows => set(&mut profile.windows, Field::get(cursor)?)?,
         Tag::Sampled
+        | Tag::Edges
+        | Tag::Rare
         | Tag::Pairs
         | Tag::Arguments
         | Tag::Callers
@@ -214,6 +216,14 @@ fn of_windows(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
             all(cursor, |cursor| {
                 let place = Place::from_word(word(cursor, &mut before)?);
                 insert(sites, place, Field::get(cursor)?)
+            })
+        }
+        Tag::Edges => set(&mut windows.rare, Field::get(cursor)?),
+        Tag::Rare => {
+            let rare = windows.rare.as_mut();
+            let rare = rare.ok_or("edges come before the events of all")?;
+            all(cursor, |cursor| {
+                insert(&mut rare.edges, Field::get(cursor)?, few(cursor)?)
             })
         }
         Tag::Pairs => all(cursor, |cursor| {

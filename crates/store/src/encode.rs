@@ -206,6 +206,10 @@ fn windows<W: Write>(windows: &Windows, out: &mut ChunkWriter<W>) -> io::Result<
         }
         items.finish()?;
     }
+    if let Some(rare) = &windows.rare {
+        field(Tag::Edges, rare, out)?;
+        entries(Tag::Rare, &rare.edges, out)?;
+    }
     entries(Tag::Pairs, &windows.pairs, out)?;
     entries(Tag::Arguments, &windows.arguments, out)?;
     if let Some(data) = &windows.callers {

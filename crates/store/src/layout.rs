@@ -9,6 +9,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
+use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
 use trommel_profile::simulated::{
@@ -18,7 +19,7 @@ use trommel_profile::windows::Windows;
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread,
 };
-use trommel_tuple::Place;
+use trommel_tuple::{Kind, Place};
 
 use crate::field::{Field, Inside, record};
 use crate::sorted::{self, deltas};
@@ -58,13 +59,14 @@ record!(Thread { number, tid, seen });
 record!(Windows {
     taken, counted, whole, calls, signals, refused, skipped, instructions, cpu, wall, in_windows, in_kernel, host, covered,
     length, budget, rate, pacing,
-} and { sites, pairs, arguments, callers, levels, custom });
+} and { sites, rare, pairs, arguments, callers, levels, custom });
 record!(Sampled {
     samples,
     executions,
     variance,
     probability
 });
+record!(Rare { all } and { edges });
 record!(Passed {
     register,
     target,
@@ -243,6 +245,36 @@ impl Field for Operand {
 
     fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
         Self::from_number(cursor.byte()?).ok_or("an operand that does not exist")
+    }
+}
+
+/// The target is written as its distance from the instruction.
+impl Field for Edge {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push(self.kind as u8);
+        self.from.put(raw);
+        put_signed(raw, self.to.word().wrapping_sub(self.from.word()) as i64);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        let kind = Kind::get(cursor)?;
+        if !EDGES.contains(&kind) {
+            return Err("an edge that is neither a branch nor a call");
+        }
+        let from = cursor.number()?;
+        Ok(Self {
+            kind,
+            from: Place::from_word(from),
+            to: Place::from_word(from.wrapping_add_signed(cursor.signed()?)),
+        })
+    }
+}
+
+/// Reads a number of windows that is not more than few.
+pub(crate) fn few(cursor: &mut Cursor<'_>) -> Inside<u8> {
+    match cursor.byte()? {
+        draws @ 1..=FEW => Ok(draws),
+        _ => Err("an edge that more windows saw than few"),
     }
 }
 

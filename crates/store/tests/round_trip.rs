@@ -11,6 +11,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
+use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
 use trommel_profile::simulated::{
@@ -104,7 +105,10 @@ fn windows() -> impl Strategy<Value = Windows> {
         sites,
         pairs,
         (arguments, prop::option::of(callers)),
-        prop::option::of(levels()),
+        (
+            prop::option::of(levels()),
+            prop::option::of(rare(sampled())),
+        ),
         prop::option::of(custom(sampled())),
     )
         .prop_map(
@@ -115,7 +119,7 @@ fn windows() -> impl Strategy<Value = Windows> {
                 sites,
                 pairs,
                 (arguments, callers),
-                levels,
+                (levels, rare),
                 custom,
             )| {
                 Windows {
@@ -138,6 +142,7 @@ fn windows() -> impl Strategy<Value = Windows> {
                     covered: n[13],
                     pacing,
                     sites,
+                    rare,
                     pairs,
                     arguments,
                     callers,
@@ -146,6 +151,13 @@ fn windows() -> impl Strategy<Value = Windows> {
                 }
             },
         )
+}
+
+fn rare(sampled: impl Strategy<Value = Sampled>) -> impl Strategy<Value = Rare> {
+    let kind = prop::sample::select(EDGES.to_vec());
+    let edge = (kind, place(), place()).prop_map(|(kind, from, to)| Edge { kind, from, to });
+    let edges = prop::collection::btree_map(edge, 1..=FEW, 0..20);
+    (sampled, edges).prop_map(|(all, edges)| Rare { all, edges })
 }
 
 fn custom(sampled: impl Strategy<Value = Sampled>) -> impl Strategy<Value = Custom> {

@@ -54,7 +54,7 @@ pub(super) fn write(
 }
 
 /// The lines of a report's header, as pairs.
-fn run<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
+fn run<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
     let mut header = Vec::new();
     let style = Style::new(false);
     match &view.profile.samples {

@@ -10,6 +10,7 @@ use trommel_tuple::Kind;
 
 use super::Shown;
 use super::contexts;
+use super::coverage;
 use super::custom;
 use super::filter;
 use super::functions;
@@ -157,7 +158,7 @@ struct Seen {
     messages: u64,
 }
 
-fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
+fn head<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
     let profile = view.profile;
     json.members(&Whole {
         command: texts(&profile.command),
@@ -177,6 +178,7 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
             processes: sum.processes,
         }),
     })?;
+    coverage::json(json, &view.extent())?;
     if let Some(data) = &profile.windows {
         windows::json(json, data)?;
     }

@@ -2,6 +2,7 @@
 
 mod by;
 mod contexts;
+mod coverage;
 mod custom;
 mod database;
 pub(crate) mod filter;

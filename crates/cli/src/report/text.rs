@@ -14,6 +14,7 @@ use trommel_tuple::Kind;
 
 use super::Shown;
 use super::contexts;
+use super::coverage;
 use super::custom;
 use super::filter;
 use super::functions;
@@ -117,8 +118,13 @@ pub(super) fn write_events(
 }
 
 /// Writes the header.
-pub(crate) fn start(out: &mut impl Write, view: &View<'_>, style: Style) -> io::Result<()> {
+pub(crate) fn start(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io::Result<()> {
     header(out, view.profile, style)?;
+    if !is_of_queries(view.profile)
+        && let Some(line) = coverage::line(&view.extent())
+    {
+        writeln!(out, "# seen        {line}")?;
+    }
     if view.has_limits() && !is_of_queries(view.profile) {
         writeln!(
             out,

@@ -13,6 +13,7 @@ use trommel_code::{
 use trommel_export::CallPaths;
 use trommel_profile::call_tree;
 use trommel_profile::confidence::{Basis, Confidence, Executions};
+use trommel_profile::coverage::Extent;
 use trommel_profile::filter::Filtered;
 use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
@@ -209,6 +210,11 @@ impl<'p> View<'p> {
     /// Returns what the limits of counts rest on.
     pub(crate) const fn basis(&self) -> Basis {
         self.confidence.basis()
+    }
+
+    /// Returns how much of the program the profile has seen.
+    pub(crate) fn extent(&mut self) -> Extent {
+        Extent::of(self.profile, &mut self.confidence)
     }
 
     /// Returns true if counts have limits: they are estimated, and something is known.

@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, rounded as kept};
+use trommel_profile::rare::{self, Edge, Rare};
 use trommel_profile::windows::Windows;
 use trommel_queue::END_WORDS;
 use trommel_queue::dict::{ARGUMENTS, TargetPc};
@@ -45,7 +46,7 @@ use accesses::Accesses;
 use arguments::Arguments;
 use callers::Callers;
 pub(super) use custom::Customised;
-use site::{Seen, Site, Units, estimates, rounded};
+use site::{Destination, Draws, Seen, Site, Units, estimates, rounded};
 
 use crate::channel::modules::Modules;
 use crate::fold::dictionary::Step;
@@ -83,6 +84,8 @@ pub(super) struct Windowed {
     sites: Vec<Site>,
     site_of: FxHashMap<(Kind, Place), u32>,
     units: Units,
+    /// Events of all branches and calls.
+    edges: Draws,
     pub(super) accesses: Accesses,
     arguments: Arguments,
     /// Callers, where values are counted by caller.
@@ -193,7 +196,8 @@ impl Windowed {
             if let Op::Known(site, to) = *op {
                 let site = &mut self.sites[site as usize];
                 site.draws.seen_often(window, weight, count);
-                site.goes(to as usize, weight * count as f64);
+                site.goes(to as usize, window, weight * count as f64);
+                self.edges.seen_often(window, weight, count);
             }
         }
     }
@@ -212,7 +216,8 @@ impl Windowed {
                 Op::Known(site, to) => {
                     let site = &mut self.sites[site as usize];
                     site.draws.seen(window, weight);
-                    site.goes(to as usize, weight);
+                    site.goes(to as usize, window, weight);
+                    self.edges.seen(window, weight);
                     if let Some(values) = passed.take()
                         && let Some(call) = site.call(to as usize)
                     {
@@ -224,7 +229,8 @@ impl Windowed {
                     site.draws.seen(window, weight);
                     let to = modules.place_at(TargetPc(word())).word();
                     let to = site.destination(to);
-                    site.goes(to, weight);
+                    site.goes(to, window, weight);
+                    self.edges.seen(window, weight);
                     if let Some(values) = passed.take()
                         && let Some(call) = site.call(to)
                     {
@@ -242,7 +248,7 @@ impl Windowed {
                     let site = &mut self.sites[site as usize];
                     site.draws.seen(window, weight);
                     let to = site.destination(cycles);
-                    site.goes(to, weight);
+                    site.goes(to, window, weight);
                 }
                 Op::Instruction(number) => {
                     self.accesses.instruction(number, (window, weight));
@@ -288,6 +294,12 @@ impl Windowed {
         };
         windows.counted = std::mem::take(&mut self.counted);
         windows.covered = std::mem::take(&mut self.covered) as u64;
+        let mut edges = std::mem::take(&mut self.edges);
+        edges.settle();
+        let mut rare = Rare {
+            all: edges.sampled(scale),
+            edges: BTreeMap::new(),
+        };
         for site in &mut self.sites {
             let mut draws = std::mem::take(&mut site.draws);
             draws.settle();
@@ -298,9 +310,11 @@ impl Windowed {
             let executions = sampled.executions;
             let mut counts: Vec<(u64, u64)> = match &site.seen {
                 Seen::Destinations(all) => {
-                    let gone = all.iter().filter(|(_, weight)| *weight > 0.0);
-                    gone.map(|&(to, weight)| (to, rounded(weight * scale)))
-                        .collect()
+                    let gone = all.iter().filter(|d| d.weight > 0.0);
+                    if rare::EDGES.contains(&site.kind) {
+                        rare.edges.extend(gone.clone().filter_map(|d| few(site, d)));
+                    }
+                    gone.map(|d| (d.to, rounded(d.weight * scale))).collect()
                 }
                 Seen::Values(list) => {
                     sampled.probability = list.chance(sampled.samples);
@@ -316,6 +330,7 @@ impl Windowed {
             let sites = windows.sites.entry(site.kind).or_default();
             sites.insert(site.place, sampled);
         }
+        windows.rare = Some(rare);
         self.accesses.take(scale, windows);
         self.arguments.take(scale, windows);
         if let Some(callers) = &mut self.callers {
@@ -324,4 +339,15 @@ impl Windowed {
         windows.levels.clone_from(&self.levels);
         scale
     }
+}
+
+/// An edge that few windows saw.
+fn few(site: &Site, to: &Destination) -> Option<(Edge, u8)> {
+    let windows = u8::try_from(to.windows).ok()?;
+    let edge = Edge {
+        kind: site.kind,
+        from: site.place,
+        to: Place::from_word(to.to),
+    };
+    (windows <= rare::FEW).then_some((edge, windows))
 }

@@ -64,10 +64,30 @@ pub(in crate::fold) struct Site {
 }
 
 pub(in crate::fold) enum Seen {
-    /// Destinations, or latencies, with weights.
-    Destinations(Vec<(u64, f64)>),
+    /// Destinations, or latencies.
+    Destinations(Vec<Destination>),
     /// Values.
     Values(Box<Hotlist>),
+}
+
+/// A destination of an instruction, or a latency.
+pub(in crate::fold) struct Destination {
+    pub(in crate::fold) to: u64,
+    pub(in crate::fold) weight: f64,
+    /// The window that it was seen in last, and the number of windows.
+    window: u64,
+    pub(in crate::fold) windows: u64,
+}
+
+impl Destination {
+    const fn new(to: u64) -> Self {
+        Self {
+            to,
+            weight: 0.0,
+            window: 0,
+            windows: 0,
+        }
+    }
 }
 
 impl Site {
@@ -87,7 +107,7 @@ impl Site {
     /// Begins anew, where numbers of destinations stay what they are and coins fall otherwise.
     pub(in crate::fold) fn forget(&mut self, epoch: u64) {
         match &mut self.seen {
-            Seen::Destinations(all) => all.iter_mut().for_each(|(_, weight)| *weight = 0.0),
+            Seen::Destinations(all) => all.iter_mut().for_each(|d| *d = Destination::new(d.to)),
             Seen::Values(list) => {
                 let seed =
                     SplitMix64::new(self.place.word() ^ self.kind as u64 ^ epoch << 32).draw();
@@ -100,10 +120,10 @@ impl Site {
         let Seen::Destinations(all) = &mut self.seen else {
             return 0;
         };
-        if let Some(n) = all.iter().position(|(to, _)| *to == word) {
+        if let Some(n) = all.iter().position(|d| d.to == word) {
             return n;
         }
-        all.push((word, 0.0));
+        all.push(Destination::new(word));
         all.len() - 1
     }
 
@@ -112,7 +132,7 @@ impl Site {
         let Seen::Destinations(all) = &self.seen else {
             return None;
         };
-        let target = all.get(to).filter(|_| self.kind == Kind::Call)?.0;
+        let target = all.get(to).filter(|_| self.kind == Kind::Call)?.to;
         Some((self.place, target))
     }
 
@@ -132,11 +152,16 @@ impl Site {
         times
     }
 
-    pub(in crate::fold) fn goes(&mut self, to: usize, weight: f64) {
+    /// Goes to a destination with this weight in all, in the window of this number.
+    pub(in crate::fold) fn goes(&mut self, to: usize, window: u64, weight: f64) {
         if let Seen::Destinations(all) = &mut self.seen
-            && let Some((_, sum)) = all.get_mut(to)
+            && let Some(destination) = all.get_mut(to)
         {
-            *sum += weight;
+            destination.weight += weight;
+            if destination.window != window {
+                destination.window = window;
+                destination.windows += 1;
+            }
         }
     }
 }
