@@ -109,18 +109,45 @@ pub(crate) fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// A command as one would type it.
+/// A command as one would type it, on one line.
 pub(crate) fn command_line(arguments: &[Vec<u8>]) -> String {
     let quoted = arguments.iter().map(|argument| {
-        let text = String::from_utf8_lossy(argument);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !text.is_empty() && text.chars().all(plain) {
-            text.into_owned()
-        } else {
-            format!("'{}'", text.replace('\'', r"'\''"))
+        match str::from_utf8(argument) {
+            Ok(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+            Ok(text) if !text.chars().any(char::is_control) => {
+                format!("'{}'", text.replace('\'', r"'\''"))
+            }
+            _ => escaped(argument),
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// An argument with control characters, or bytes that are no text, in the quotes that bash and POSIX 2024 have for it.
+fn escaped(argument: &[u8]) -> String {
+    let mut out = "$'".to_owned();
+    for chunk in argument.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => out += r"\n",
+                '\t' => out += r"\t",
+                '\r' => out += r"\r",
+                '\'' | '\\' => out.extend(['\\', c]),
+                // Octal digits end after three; hexadecimal ones would take the next letters along.
+                c if c.is_control() => {
+                    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                        out += &format!("\\{byte:03o}");
+                    }
+                }
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            out += &format!("\\{byte:03o}");
+        }
+    }
+    out + "'"
 }
 
 #[cfg(test)]
@@ -158,5 +185,22 @@ mod tests {
             command_line(&[b"ls".to_vec(), b"it's".to_vec(), Vec::new()]),
             r"ls 'it'\''s' ''"
         );
+    }
+
+    #[test]
+    fn a_command_is_on_one_line_and_bash_reads_it_as_it_was() {
+        for argument in [
+            &b"two\nlines\t\r"[..],
+            b"it's \\ \x1b[31m7\x7f",
+            b"\xff\xc3(",
+            "\u{85}\u{e9}\n".as_bytes(),
+        ] {
+            let line = command_line(&[b"printf".to_vec(), b"%s".to_vec(), argument.to_vec()]);
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+            let said = std::process::Command::new("bash")
+                .args(["-c", &line])
+                .output();
+            assert_eq!(said.expect("bash").stdout, argument, "{line}");
+        }
     }
 }

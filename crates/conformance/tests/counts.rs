@@ -351,9 +351,10 @@ fn threads_with(
 fn command(name: &str, argument: &str, stress: &str) -> Result<(Vec<String>, Option<i32>), String> {
     // Deep recursion, translated again and again, takes minutes.
     let again = ["evict", "flush", "pages", "turn"].map(|option| stress.contains(option));
-    let argument = match name.starts_with("exceptions_deep") && again.contains(&true) {
-        true => "100",
-        false => argument,
+    let argument = match (name.starts_with("exceptions_deep"), again.contains(&true)) {
+        (true, true) => "20",
+        (true, false) => "200",
+        (false, _) => argument,
     };
     let path = program::named(name)?.to_string_lossy().into_owned();
     let argv = [path.as_str(), argument].into_iter();

@@ -17,7 +17,7 @@ use trommel_tuple::RECORDED_KINDS;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 29;
+pub const LAYOUT_VERSION: u32 = 30;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -111,22 +111,33 @@ pub const REGION_OFFSET: usize = THREAD_PAGES_OFFSET + MAX_THREADS * THREAD_PAGE
 pub const MAX_REGIONS: usize = 0x4000;
 /// Path index: `u32` word offset for each exit number.
 pub const DICT_INDEX_OFFSET: usize = REGION_OFFSET + MAX_REGIONS * size_of::<RegionRecord>();
-/// Dictionary words (`u64`).
-pub const DICT_WORDS_OFFSET: usize = DICT_INDEX_OFFSET + MAX_PATHS * 4;
-/// Dictionary words that fit.
-pub const MAX_WORDS: usize = 1 << 27;
 /// The pool of chunks, 64 KiB aligned.
-pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
+pub const POOL_OFFSET: usize = (DICT_INDEX_OFFSET + MAX_PATHS * 4).next_multiple_of(CHUNK);
 /// The pool and the window that its last record may run over into.
 pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
+/// Dictionary words (`u64`).
+pub const DICT_WORDS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
+/// Dictionary words that fit.
+pub const MAX_WORDS: usize = 1 << 27;
 /// Counter arrays of counters.
-pub const COUNTER_ARRAYS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
+pub const COUNTER_ARRAYS_OFFSET: usize = DICT_WORDS_OFFSET + MAX_WORDS * 8;
 /// Fragments for later runs ([`crate::persist`]).
 pub const MADE_OFFSET: usize = COUNTER_ARRAYS_OFFSET + COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
 /// Trees of calling contexts, one for each counter array ([`crate::contexts`]).
 pub const CONTEXTS_OFFSET: usize = (MADE_OFFSET + PERSIST_BYTES).next_multiple_of(CHUNK);
 /// Bytes of one slot. Slots are sparse: only used pages take memory.
 pub const SLOT_BYTES: usize = CONTEXTS_OFFSET + COUNTER_ARRAYS * TREE_BYTES;
+/// Dictionary words that fit where there are windows, which see little of a program's code.
+pub const WINDOW_WORDS: usize = 1 << 23;
+
+/// Bytes of a slot, from its start, that a process maps. `windows`: it has windows. Then it is native most of the time, and what is
+/// mapped counts against the program's own limits. Windows count nothing in arrays, keep no fragments and follow no contexts.
+pub const fn mapped_bytes(windows: bool) -> usize {
+    match windows {
+        true => DICT_WORDS_OFFSET + WINDOW_WORDS * 8,
+        false => SLOT_BYTES,
+    }
+}
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 

@@ -145,7 +145,7 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells.map(|cell| printable(&cell)));
+        self.rows.push(cells.map(|cell| printable(&cell).replace('\n', r"\n")));
     }
 
     /// Returns true if there are no rows.

@@ -32,7 +32,10 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use trommel_queue::{DIRECTORY_BYTES, Directory, MAX_SLOTS, SLOT_BYTES, Slot, slot_start};
+use trommel_queue::{
+    COUNTER_ARRAYS_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, MAX_SLOTS, POOL_OFFSET,
+    SLOT_BYTES, Slot, slot_start,
+};
 
 use crate::channel::futex::futex_wake;
 use crate::kernel::running::proc_file;
@@ -331,8 +334,9 @@ impl Pages {
     /// Gives the pool of chunks and the counter arrays back to the system.
     pub fn discard_pool(&self) {
         if !self.kept.get() {
-            self.family
-                .discard(self.slot, trommel_queue::POOL_OFFSET..SLOT_BYTES);
+            let family = &self.family;
+            family.discard(self.slot, POOL_OFFSET..DICT_WORDS_OFFSET);
+            family.discard(self.slot, COUNTER_ARRAYS_OFFSET..SLOT_BYTES);
         }
     }
 

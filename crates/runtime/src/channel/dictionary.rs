@@ -13,6 +13,7 @@ use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, Passed, Path
 use trommel_queue::{
     BIASES_OFFSET, COUNTS_INTERVALS, COUNTS_PATHS, COUNTS_STRATA, Control, DICT_INDEX_OFFSET,
     DICT_WORDS_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, REGION_OFFSET, RegionRecord,
+    WINDOW_WORDS,
 };
 use trommel_tuple::{Kind, KindSet};
 
@@ -38,6 +39,8 @@ pub struct Shared {
     paths: u32,
     /// Words written.
     words: u64,
+    /// Words that fit.
+    room: u64,
     /// Words that the host may read: up to the start of the open block, if there is one.
     block: u64,
     /// Events in that.
@@ -55,6 +58,10 @@ impl Shared {
             mapped,
             paths: 0,
             words: 0,
+            room: match mapped.has_windows() {
+                true => WINDOW_WORDS as u64,
+                false => MAX_WORDS as u64,
+            },
             block: 0,
             events: 0,
             present: 0,
@@ -87,7 +94,7 @@ impl Shared {
     fn reserve(&mut self, words: usize) -> Result<(), DictionaryFull> {
         const STEP: u64 = 64 << 10;
         let end = self.words + words as u64;
-        if end > MAX_WORDS as u64 {
+        if end > self.room {
             return Err(DictionaryFull);
         }
         if end > self.present {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // reason: refers to memory shared with the host.
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_queue::converge::Converge;
 use trommel_queue::prefetch::Prefetch;
@@ -26,8 +26,8 @@ impl Mapped {
     /// The slot mapped at `base`.
     ///
     /// # Safety
-    /// All `SLOT_BYTES` bytes must be mapped there, and the directory before them, shared and
-    /// writable, for good.
+    /// All parts of the slot that the process uses ([`trommel_queue::parts`]) must be mapped there, and the directory before them,
+    /// shared and writable, for good.
     pub unsafe fn new(base: u64) -> Self {
         let mapped = Self { base };
         let pool = base + POOL_OFFSET as u64;
@@ -68,6 +68,11 @@ impl Mapped {
     /// The request to the host.
     pub fn request(&self) -> *mut Request {
         (self.base + REQUEST_OFFSET as u64) as *mut Request
+    }
+
+    /// Returns true if the process has windows.
+    pub fn has_windows(&self) -> bool {
+        self.control().window.length.load(Relaxed) != 0
     }
 
     /// Returns the address of the slot.

@@ -17,7 +17,7 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_INTERVALS, DIRECTORY_BYTES, Detached, POOL_OFFSET, SLOT_BYTES, State,
+    CHUNK, COUNTS_INTERVALS, Control, DIRECTORY_BYTES, Detached, POOL_OFFSET, State, mapped_bytes,
 };
 
 use crate::base::address::AppPc;
@@ -75,23 +75,37 @@ fn protect(args: &StartArgs) {
     sys::keep_out_of_cores(args.base, args.stack_top - args.base);
 }
 
-/// Maps the directory and the first slot after it; where the slot is.
+/// Maps the directory and the first slot after it, as much of it as the process uses. Returns where the slot is.
 fn map_shared(file: i32) -> Option<u64> {
-    const BYTES: usize = DIRECTORY_BYTES + SLOT_BYTES;
-    let start = sys::anonymous(BYTES + CHUNK).ok()?;
-    let base = start.next_multiple_of(CHUNK as u64);
+    let windows = {
+        const HEAD: usize = DIRECTORY_BYTES + CHUNK;
+        let head = reserve_and_map(file, HEAD)?;
+        // SAFETY: the control words are in what was just mapped, and all atomics.
+        let control = unsafe { &*((head + DIRECTORY_BYTES as u64) as *const Control) };
+        let windows = control.window.length.load(Relaxed) != 0;
+        // SAFETY: nothing uses it any more.
+        unsafe { sys::munmap(head, HEAD) };
+        windows
+    };
+    let start = reserve_and_map(file, DIRECTORY_BYTES + mapped_bytes(windows))?;
+    Some(start + DIRECTORY_BYTES as u64)
+}
+
+/// Maps the first `bytes` of the shared file, at a multiple of [`CHUNK`].
+fn reserve_and_map(file: i32, bytes: usize) -> Option<u64> {
+    let start = sys::anonymous(bytes + CHUNK).ok()?;
     // SAFETY: inside the reservation just made.
     let mapped = unsafe {
         sys::mmap(&sys::Map {
-            at: base,
-            len: BYTES,
+            at: start.next_multiple_of(CHUNK as u64),
+            len: bytes,
             prot: nr::PROT_READ | nr::PROT_WRITE,
             flags: nr::MAP_SHARED | nr::MAP_FIXED,
             fd: file,
             offset: 0,
         })
     };
-    Some(mapped.ok()? + DIRECTORY_BYTES as u64)
+    mapped.ok()
 }
 
 /// Sets everything up and goes to the app. `None` when the kernel refuses memory; the caller must

@@ -31,7 +31,7 @@ use crate::engine::native;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::work::Flush;
-use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
+use trommel_queue::{MAX_SLOTS, Slot, State, mapped_bytes, slot_start};
 
 use crate::base::area::{
     Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
@@ -119,7 +119,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         sys::map_forward(
             mapped.base() - start,
             slot_start(number),
-            slot_start(1) - slot_start(0),
+            mapped_bytes(mapped.has_windows()),
             mapped.base(),
         )
     };
