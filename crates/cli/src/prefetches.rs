@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use trommel_host::ask::prefetch::{Missing, Report, Verdict};
+use trommel_host::ask::prefetch::{Missing, PrefetchDecision, Report};
 use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
@@ -78,12 +78,12 @@ const fn kind(found: &Missing) -> &'static str {
     }
 }
 
-fn words(verdict: Verdict) -> String {
+fn words(verdict: PrefetchDecision) -> String {
     match verdict {
-        Verdict::Placed { ahead, by } => format!("{ahead} ahead ({by:+})"),
-        Verdict::Irregular => "no: irregular".to_owned(),
-        Verdict::Near => "no: near".to_owned(),
-        Verdict::Overflowing => "no: too many".to_owned(),
+        PrefetchDecision::Placed { ahead, by } => format!("{ahead} ahead ({by:+})"),
+        PrefetchDecision::Irregular => "no: irregular".to_owned(),
+        PrefetchDecision::Near => "no: near".to_owned(),
+        PrefetchDecision::Overflowing => "no: too many".to_owned(),
     }
 }
 
@@ -129,10 +129,10 @@ pub(crate) fn json<W: Write>(
             }
         }
         let (verdict, placed) = match found.verdict {
-            Verdict::Placed { ahead, by } => ("placed", Some((ahead, by))),
-            Verdict::Irregular => ("irregular", None),
-            Verdict::Near => ("near", None),
-            Verdict::Overflowing => ("crowded", None),
+            PrefetchDecision::Placed { ahead, by } => ("placed", Some((ahead, by))),
+            PrefetchDecision::Irregular => ("irregular", None),
+            PrefetchDecision::Near => ("near", None),
+            PrefetchDecision::Overflowing => ("crowded", None),
         };
         json.text("verdict", verdict)?;
         match placed {

@@ -50,13 +50,13 @@ struct Key {
 
 /// Knowledge of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Change {
     Changed,
     Same,
     Unknown,
 }
 
-impl Verdict {
+impl Change {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -74,7 +74,7 @@ pub(super) struct Entry {
     /// Instructions in both.
     pub(super) own: [Count; 2],
     pub(super) calls: [Count; 2],
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Change,
 }
 
 impl Entry {
@@ -259,25 +259,25 @@ fn name(key: &Key) -> String {
     }
 }
 
-fn verdict(a: &Count, b: &Count, exact: bool, whole: f64) -> Verdict {
+fn verdict(a: &Count, b: &Count, exact: bool, whole: f64) -> Change {
     /// Part of the program that may be open where nothing changed.
     const OPEN: f64 = 0.01;
     if exact {
         return match a.times == b.times {
-            true => Verdict::Same,
-            false => Verdict::Changed,
+            true => Change::Same,
+            false => Change::Changed,
         };
     }
     let (Some(a), Some(b)) = (known(a), known(b)) else {
-        return Verdict::Unknown;
+        return Change::Unknown;
     };
     if a.high < b.low || b.high < a.low {
-        return Verdict::Changed;
+        return Change::Changed;
     }
     let most = (b.high - a.low).max(a.high - b.low);
     match most <= OPEN * whole {
-        true => Verdict::Same,
-        false => Verdict::Unknown,
+        true => Change::Same,
+        false => Change::Unknown,
     }
 }
 
@@ -304,20 +304,14 @@ mod tests {
             Count::of_events(times, Some(limits))
         };
         let verdict = |a: &Count, b: &Count| verdict(a, b, false, 1e6);
-        assert_eq!(
-            verdict(&count(1e5, 1e3), &count(2e5, 1e3)),
-            Verdict::Changed
-        );
-        assert_eq!(
-            verdict(&count(1e5, 1e3), &count(1.01e5, 1e3)),
-            Verdict::Same
-        );
+        assert_eq!(verdict(&count(1e5, 1e3), &count(2e5, 1e3)), Change::Changed);
+        assert_eq!(verdict(&count(1e5, 1e3), &count(1.01e5, 1e3)), Change::Same);
         assert_eq!(
             verdict(&count(1e5, 5e4), &count(1.2e5, 5e4)),
-            Verdict::Unknown
+            Change::Unknown
         );
         let unknown = Count::of_events(1e5, None);
-        assert_eq!(verdict(&unknown, &unknown), Verdict::Unknown);
-        assert_eq!(super::verdict(&unknown, &unknown, true, 1e6), Verdict::Same);
+        assert_eq!(verdict(&unknown, &unknown), Change::Unknown);
+        assert_eq!(super::verdict(&unknown, &unknown, true, 1e6), Change::Same);
     }
 }

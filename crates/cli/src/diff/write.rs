@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use trommel_code::Count;
 use trommel_symbol::readable;
 
-use super::{Difference, Entry, Verdict};
+use super::{Change, Difference, Entry};
 use crate::json::Json;
 use crate::output::{command_line, grouped, printable};
 use crate::report::table::{Style, Table, more};
@@ -13,7 +13,7 @@ use crate::shown::short;
 
 /// Entries that differ, and those of which that is not known.
 fn shown(difference: &Difference) -> Vec<&Entry> {
-    let differs = |e: &&Entry| e.verdict != Verdict::Same;
+    let differs = |e: &&Entry| e.verdict != Change::Same;
     difference.entries.iter().filter(differs).collect()
 }
 
@@ -44,7 +44,7 @@ pub(super) fn text(
         )?;
         return out.flush();
     }
-    let open = all.iter().filter(|e| e.verdict == Verdict::Unknown).count();
+    let open = all.iter().filter(|e| e.verdict == Change::Unknown).count();
     writeln!(
         out,
         "\n# {}: {} changed, {} the same{}",
@@ -65,7 +65,7 @@ pub(super) fn text(
             figure(&entry.own[0]),
             figure(&entry.own[1]),
             match entry.verdict {
-                Verdict::Unknown => "?".into(),
+                Change::Unknown => "?".into(),
                 _ => String::new(),
             },
             name(entry, full_names),
@@ -125,7 +125,7 @@ pub(super) fn markdown(
     writeln!(out, "| change | % | before | after | function | file |")?;
     writeln!(out, "| ---: | ---: | ---: | ---: | --- | --- |")?;
     for entry in all.iter().take(top) {
-        let doubt = if entry.verdict == Verdict::Unknown {
+        let doubt = if entry.verdict == Change::Unknown {
             " ?"
         } else {
             ""
@@ -159,7 +159,7 @@ pub(super) fn json(out: &mut impl Write, difference: &Difference, top: usize) ->
     }
     json.real("change_percent", difference.percent())?;
     json.member_array("functions")?;
-    let differs = |e: &&Entry| e.verdict != Verdict::Same;
+    let differs = |e: &&Entry| e.verdict != Change::Same;
     for entry in difference.entries.iter().filter(differs).take(top) {
         json.object()?;
         let linkage = Some(&*entry.linkage_name).filter(|n| !n.is_empty());
@@ -180,7 +180,7 @@ pub(super) fn json(out: &mut impl Write, difference: &Difference, top: usize) ->
     let same = difference
         .entries
         .iter()
-        .filter(|e| e.verdict == Verdict::Same)
+        .filter(|e| e.verdict == Change::Same)
         .count();
     json.number("same", same as u64)?;
     json.end_object()?;

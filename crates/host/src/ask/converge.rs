@@ -16,7 +16,7 @@
 //! * From then on it goes back to the variant with all probes for bursts of some [milliseconds](BURST). A burst costs little but the probes themselves, as that variant is there
 //!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
 //! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts.
-//! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst. It has settled when the shares of its most frequent values are alike in three of them. When they differ from
+//! * Each place is [judged](place::ProfiledPlace) by its intervals, which go on from burst to burst. It has settled when the shares of its most frequent values are alike in three of them. When they differ from
 //!   then, its values have changed.
 //!
 //! So bursts cost a ninth of the time at first, and less later on. The cost is measured: what the host spends on values that never
@@ -50,7 +50,7 @@ use trommel_queue::{COUNTER_ARRAY_COUNTERS, ValueCounter};
 
 use crate::kernel::clocks::stamp;
 use crate::kernel::knock::Knocks;
-use place::{Place, Rules, State};
+use place::{ProfiledPlace, Rules, State};
 use weight::Weights;
 
 /// Executions of an interval, where each is seen.
@@ -115,7 +115,7 @@ pub struct Moment {
 pub struct Converge {
     rules: Rules,
     limit: f64,
-    places: Vec<Place>,
+    places: Vec<ProfiledPlace>,
     by_pc: FxHashMap<u64, u32>,
     /// Places with an interval that may be over.
     ripe: Vec<u32>,
@@ -162,7 +162,7 @@ pub struct Converge {
 
 /// The outcome of a place that was not profiled for a while.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome<'a> {
+pub struct Settled<'a> {
     /// Number of its table of values.
     pub table: u32,
     /// Times that its probe was taken out.
@@ -232,7 +232,7 @@ impl Converge {
             return known;
         }
         self.by_pc.insert(pc, next);
-        self.places.push(Place::new(pc, table, self.own));
+        self.places.push(ProfiledPlace::new(pc, table, self.own));
         next
     }
 
@@ -280,7 +280,7 @@ impl Converge {
 
     /// Notes that other code is at these addresses.
     pub fn replaced(&mut self, range: &Range<u64>) {
-        let of = |place: &&mut Place| range.contains(&place.pc);
+        let of = |place: &&mut ProfiledPlace| range.contains(&place.pc);
         for place in self.places.iter_mut().filter(of) {
             self.stale |= place.state == State::Out;
             place.forget(self.own);
@@ -364,7 +364,7 @@ impl Converge {
         }
     }
 
-    fn out(&mut self) -> impl Iterator<Item = &mut Place> {
+    fn out(&mut self) -> impl Iterator<Item = &mut ProfiledPlace> {
         let places = self.places.iter_mut();
         places.filter(|place| place.state == State::Out)
     }
@@ -502,11 +502,11 @@ impl Converge {
 
     /// The places that are known, as far as there is room, those with most events first.
     fn take_out(&mut self, at: Duration) {
-        let out = |place: &&Place| place.state == State::Out;
+        let out = |place: &&ProfiledPlace| place.state == State::Out;
         let room = MAX_PLACES.saturating_sub(self.places.iter().filter(out).count());
         let rules = self.rules;
-        let known = |place: &&mut Place| place.is_ripe(rules);
-        let mut known: Vec<&mut Place> = self.places.iter_mut().filter(known).collect();
+        let known = |place: &&mut ProfiledPlace| place.is_ripe(rules);
+        let mut known: Vec<&mut ProfiledPlace> = self.places.iter_mut().filter(known).collect();
         if known.len() > room {
             known.sort_unstable_by_key(|place| std::cmp::Reverse(place.events));
             known.truncate(room);
@@ -534,7 +534,7 @@ impl Converge {
     }
 
     fn write(&mut self, told: &Told, now: Moment) {
-        let out = |place: &&Place| place.state == State::Out;
+        let out = |place: &&ProfiledPlace| place.state == State::Out;
         let mut out: Vec<u64> = (self.places.iter().filter(out))
             .map(|place| place.pc)
             .collect();
@@ -579,10 +579,10 @@ impl Converge {
     }
 
     /// Returns the outcomes of places that were not profiled for a while. A place at two addresses is there twice.
-    pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
+    pub fn outcomes(&self) -> impl Iterator<Item = Settled<'_>> {
         let places = self.places.iter().filter(|place| place.outs != 0);
         places.filter_map(|place| {
-            Some(Outcome {
+            Some(Settled {
                 table: place.table?,
                 outs: place.outs,
                 changes: place.changes,

@@ -10,7 +10,7 @@
 //! Two queries ([`QUERIES`]) ask for the address of every load and store. The target answers in rounds of
 //! bursts (`trommel_runtime::observe::prefetch`). Each access goes through a simulated second-level cache of its thread
 //! ([`cache`]), and into the history of its instruction ([`stride`]). When a round is over, each instruction gets a
-//! [`Verdict`]. Those that get [`Verdict::Placed`] are reported to the target.
+//! [`PrefetchDecision`]. Those that get [`PrefetchDecision::Placed`] are reported to the target.
 //!
 //! *Distance ahead.* A prefetch has to be [`LATENCY`] cycles early. The cycles of a round of the loop
 //! without misses are not known. One cycle for each access is assumed. So the wanted number of
@@ -90,7 +90,7 @@ pub fn question() -> Question {
 
 /// The decision about an instruction.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Verdict {
+pub enum PrefetchDecision {
     /// It has a prefetch of what it accesses so many executions later.
     Placed {
         /// Number of executions ahead.
@@ -120,7 +120,7 @@ pub struct Missing {
     /// The most frequent difference between one address and the next, and its share.
     pub stride: Option<(i64, f64)>,
     /// The decision about it.
-    pub verdict: Verdict,
+    pub verdict: PrefetchDecision,
 }
 
 /// Results of the service in a process.
@@ -232,7 +232,7 @@ impl Prefetch {
         }
         self.conclude(|pc| modules.place_at(TargetPc(pc)));
         let placed = self.known.iter().filter_map(|(pc, found)| {
-            let Verdict::Placed { by, .. } = found.verdict else {
+            let PrefetchDecision::Placed { by, .. } = found.verdict else {
                 return None;
             };
             Some((*pc, by, found.store))
@@ -297,11 +297,12 @@ impl Prefetch {
 
     /// Prefetches that there is room for: those of most misses.
     fn limit(&mut self) {
-        let is_placed = |found: &&mut Missing| matches!(found.verdict, Verdict::Placed { .. });
+        let is_placed =
+            |found: &&mut Missing| matches!(found.verdict, PrefetchDecision::Placed { .. });
         let mut placed: Vec<_> = self.known.values_mut().filter(is_placed).collect();
         placed.sort_by_key(|found| std::cmp::Reverse(found.misses));
         for found in placed.into_iter().skip(MAX_PLACES) {
-            found.verdict = Verdict::Overflowing;
+            found.verdict = PrefetchDecision::Overflowing;
         }
     }
 
@@ -322,15 +323,15 @@ impl Prefetch {
 }
 
 /// Decides about an instruction that misses often.
-fn verdict(strides: &Strides, stride: Option<(i64, f64)>) -> Verdict {
+fn verdict(strides: &Strides, stride: Option<(i64, f64)>) -> PrefetchDecision {
     let Some((stride, _)) = stride.filter(|(_, share)| *share >= REGULAR) else {
-        return Verdict::Irregular;
+        return PrefetchDecision::Irregular;
     };
     if stride.unsigned_abs() <= NEAR {
-        return Verdict::Near;
+        return PrefetchDecision::Near;
     }
     let Some(apart) = strides.accesses_apart() else {
-        return Verdict::Irregular;
+        return PrefetchDecision::Irregular;
     };
     let worth = |ahead: u32, share: f64| share * (f64::from(ahead) * apart / LATENCY).min(1.0);
     let choices = stride::AHEAD.into_iter().filter_map(|ahead| {
@@ -341,8 +342,8 @@ fn verdict(strides: &Strides, stride: Option<(i64, f64)>) -> Verdict {
     // Of equal ones the nearest.
     let best = choices.reduce(|best, next| if next.0 > best.0 { next } else { best });
     match best {
-        Some((_, ahead, by)) => Verdict::Placed { ahead, by },
-        None => Verdict::Irregular,
+        Some((_, ahead, by)) => PrefetchDecision::Placed { ahead, by },
+        None => PrefetchDecision::Irregular,
     }
 }
 

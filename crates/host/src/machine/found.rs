@@ -87,13 +87,13 @@ struct Values {
 
 /// All of one instruction.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct InstructionSamples {
     draws: Draws,
     /// `None`: its bytes could not be read.
     values: Option<Vec<Values>>,
 }
 
-impl Found {
+impl InstructionSamples {
     /// Nothing is found yet at an instruction that reads this, if that is known.
     pub(super) fn of(reads: Option<Vec<Read>>) -> Self {
         let values = |read| Values {
@@ -151,7 +151,7 @@ mod tests {
     fn values_are_counted_exactly_while_there_are_few_and_estimated_afterwards() {
         // inc rcx
         let inc = reads(&[0x48, 0xff, 0xc1], &mut InstructionInfoFactory::new());
-        let mut found = Found::of(inc);
+        let mut found = InstructionSamples::of(inc);
         let mut registers = [0; REGISTERS];
         for n in 0..90_u64 {
             registers[1] = n % 3;

@@ -22,7 +22,7 @@ use trommel_symbol::unwind::Rule;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::files::Files;
-use super::found::{Draws, Found};
+use super::found::{Draws, InstructionSamples};
 use super::operands::reads;
 use super::stacks::{Code, Path, walk};
 use crate::channel::modules::{Images, Modules};
@@ -67,7 +67,7 @@ pub(super) struct Process {
     modules: Option<Modules>,
     /// By a module's path, those that are in no mapping: the kernel's.
     others: HashMap<String, ModuleId>,
-    found: FxHashMap<u64, Found>,
+    found: FxHashMap<u64, InstructionSamples>,
     /// Time in the kernel, by where the program entered it.
     entered: FxHashMap<u64, Draws>,
     threads: FxHashMap<u32, (Vec<u8>, Draws)>,
@@ -317,7 +317,7 @@ impl Process {
             let map = map().filter(|_| shared.operands);
             let bytes = map.and_then(|map| shared.files.instruction(map, pc));
             let reads = bytes.and_then(|bytes| reads(&bytes, &mut shared.infos));
-            Found::of(reads)
+            InstructionSamples::of(reads)
         });
         found.add(weight, sample.registers.as_ref());
         (found.is_decoded(), is_known)
@@ -350,7 +350,7 @@ impl Process {
         }
         let found = self.found.entry(place).or_insert_with(|| {
             let bytes = bytes().filter(|_| shared.operands);
-            Found::of(bytes.and_then(|bytes| reads(&bytes, &mut shared.infos)))
+            InstructionSamples::of(bytes.and_then(|bytes| reads(&bytes, &mut shared.infos)))
         });
         found.add(weight, sample.registers.as_ref());
         found.is_decoded()

@@ -37,7 +37,7 @@ use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 use crate::channel::bell::IDLE;
 use crate::kernel::clocks::cpu_of;
 use crate::kernel::samplers::Samplers;
-use crate::serve::progress::{Progress, Rate, Steps, Verdict, proven_after};
+use crate::serve::progress::{Benefit, Progress, Rate, Steps, proven_after};
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;
@@ -195,9 +195,9 @@ impl Audit {
             return false;
         }
         let verdict = self.native.map(|native| self.steps.beside(native));
-        match verdict.unwrap_or(Verdict::Unknown) {
-            Verdict::Open => return false,
-            Verdict::Pays => {
+        match verdict.unwrap_or(Benefit::Unknown) {
+            Benefit::Open => return false,
+            Benefit::Pays => {
                 self.bad = 0;
                 self.lost = Duration::ZERO;
                 self.proving = self.prove.is_some_and(|at| cpu >= Some(at));
@@ -205,7 +205,7 @@ impl Audit {
                     return false;
                 }
             }
-            Verdict::DoesNot | Verdict::Unknown => {}
+            Benefit::DoesNot | Benefit::Unknown => {}
         }
         control.host.lost.store(1, Relaxed);
         let again = self.fetched.is_none_or(|at| now - at > FETCH_AGAIN);

@@ -90,9 +90,9 @@ pub struct Progress {
     pub under_control: Option<Rate>,
 }
 
-/// Verdict of rates on control.
+/// Benefit of control, by rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum Benefit {
     /// The program is faster.
     Pays,
     /// It is not, or not by as much as counts.
@@ -139,20 +139,20 @@ impl Steps {
     }
 
     /// Returns the verdict of these steps, under control, beside the native rate.
-    pub(crate) fn beside(&self, native: Rate) -> Verdict {
+    pub(crate) fn beside(&self, native: Rate) -> Benefit {
         if !native.is_steady() {
-            return Verdict::Unknown;
+            return Benefit::Unknown;
         }
         let Some(now) = self.rate() else {
-            return Verdict::Open;
+            return Benefit::Open;
         };
         match now.gain_over(native) {
-            Gain::Other => Verdict::Unknown,
-            Gain::Percent(_) => Verdict::Pays,
-            Gain::None if self.all < PATIENCE => Verdict::Open,
-            Gain::None => Verdict::DoesNot,
-            Gain::Unsure if self.all < 2 * PATIENCE => Verdict::Open,
-            Gain::Unsure => Verdict::Pays,
+            Gain::Other => Benefit::Unknown,
+            Gain::Percent(_) => Benefit::Pays,
+            Gain::None if self.all < PATIENCE => Benefit::Open,
+            Gain::None => Benefit::DoesNot,
+            Gain::Unsure if self.all < 2 * PATIENCE => Benefit::Open,
+            Gain::Unsure => Benefit::Pays,
         }
     }
 }
@@ -282,23 +282,23 @@ mod tests {
         steps
     }
 
-    fn verdict(native: &Steps, under_control: &Steps) -> Verdict {
+    fn verdict(native: &Steps, under_control: &Steps) -> Benefit {
         native
             .rate()
-            .map_or(Verdict::Unknown, |rate| under_control.beside(rate))
+            .map_or(Benefit::Unknown, |rate| under_control.beside(rate))
     }
 
     #[test]
     fn what_gets_on_faster_pays_and_what_does_not_does_not() {
         let native = steps(24, 1e8, 5.0);
         for (gain, noise, expected) in [
-            (1.15, 5.0, Verdict::Pays),
-            (1.05, 1.0, Verdict::Pays),
-            (1.01, 1.0, Verdict::DoesNot),
-            (1.0, 5.0, Verdict::DoesNot),
-            (0.8, 5.0, Verdict::DoesNot),
-            (2.0, 5.0, Verdict::Unknown),
-            (0.2, 5.0, Verdict::Unknown),
+            (1.15, 5.0, Benefit::Pays),
+            (1.05, 1.0, Benefit::Pays),
+            (1.01, 1.0, Benefit::DoesNot),
+            (1.0, 5.0, Benefit::DoesNot),
+            (0.8, 5.0, Benefit::DoesNot),
+            (2.0, 5.0, Benefit::Unknown),
+            (0.2, 5.0, Benefit::Unknown),
         ] {
             let now = steps(u64::from(PATIENCE), gain * 1e8, noise);
             assert_eq!(verdict(&native, &now), expected, "{gain} {noise}");
@@ -310,10 +310,10 @@ mod tests {
         let native = steps(24, 1e8, 5.0);
         assert_eq!(
             verdict(&native, &steps(ENOUGH as u64 - 1, 1.2e8, 5.0)),
-            Verdict::Open
+            Benefit::Open
         );
         let slow = steps(u64::from(PATIENCE) - 1, 0.9e8, 5.0);
-        assert_eq!(verdict(&native, &slow), Verdict::Open);
+        assert_eq!(verdict(&native, &slow), Benefit::Open);
         assert_eq!(steps(ENOUGH as u64 - 1, 1e8, 0.0).rate(), None);
     }
 
@@ -321,11 +321,11 @@ mod tests {
     fn bursts_tell_nothing() {
         assert_eq!(
             verdict(&steps(24, 1e8, 100.0), &steps(24, 1.2e8, 5.0)),
-            Verdict::Unknown
+            Benefit::Unknown
         );
         assert_eq!(
             verdict(&steps(24, 0.0, 0.0), &steps(24, 0.0, 0.0)),
-            Verdict::Unknown
+            Benefit::Unknown
         );
     }
 

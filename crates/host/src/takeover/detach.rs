@@ -117,7 +117,7 @@ impl Places {
 }
 
 /// Position of a stopped thread.
-enum Found {
+enum Position {
     /// In the app's code, or put there: it needs nothing more.
     Out,
     /// Waiting to go on natively.
@@ -310,11 +310,11 @@ impl Remains {
                 // An error: it has been killed.
                 match self
                     .settle(tracees, tid, &places, round)
-                    .unwrap_or(Found::Busy)
+                    .unwrap_or(Position::Busy)
                 {
-                    Found::Out => {}
-                    Found::Parked if !all => {}
-                    Found::Parked | Found::Busy => busy.push(tid),
+                    Position::Out => {}
+                    Position::Parked if !all => {}
+                    Position::Parked | Position::Busy => busy.push(tid),
                 }
             }
             let Some(&some) = busy.first() else {
@@ -338,14 +338,14 @@ impl Remains {
         tid: Pid,
         places: &Places,
         round: u32,
-    ) -> io::Result<Found> {
+    ) -> io::Result<Position> {
         const FEW: u32 = 4;
         let regs = tracees.regs(tid)?;
         let (gs, pc) = (regs.gs_base, regs.rip);
         if !places.is_area(gs) {
             return Ok(match places.holds(pc) {
-                true => Found::Busy,
-                false => Found::Out,
+                true => Position::Busy,
+                false => Position::Out,
             });
         }
         let mut tids = [0; 8];
@@ -358,10 +358,10 @@ impl Remains {
         };
         if half(0) != tid.as_raw() as u32 {
             // New: it has its parent's GS for its first instructions.
-            return Ok(Found::Busy);
+            return Ok(Position::Busy);
         }
         if half(4) != 0 {
-            return Ok(Found::Parked);
+            return Ok(Position::Parked);
         }
         let in_image = places.image.0 <= pc && pc < places.image.1;
         if pc == places.wait.0 && (regs.orig_rax as i64) >= 0 && is_unfinished(&regs) {
@@ -370,22 +370,24 @@ impl Remains {
             off.rip = places.wait.1;
             off.orig_rax = u64::MAX;
             tracees.set_regs(tid, &off)?;
-            return Ok(Found::Busy);
+            return Ok(Position::Busy);
         }
         if in_image || !places.holds(pc) || self.has_windows(tracees).unwrap_or(false) {
             // A window ends by itself.
-            return Ok(Found::Busy);
+            return Ok(Position::Busy);
         }
         match self.after_call(tracees, &regs)? {
             Some(next) => {
                 put_back(tracees, tid, regs, next)?;
-                Ok(Found::Out)
+                Ok(Position::Out)
             }
             // It may be about to make an interrupted call again, which a signal would end.
-            None if regs.rax as i64 == libc::SYS_restart_syscall && round < FEW => Ok(Found::Busy),
+            None if regs.rax as i64 == libc::SYS_restart_syscall && round < FEW => {
+                Ok(Position::Busy)
+            }
             None => {
                 ask(tracees, tid)?;
-                Ok(Found::Busy)
+                Ok(Position::Busy)
             }
         }
     }

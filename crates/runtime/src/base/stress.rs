@@ -20,10 +20,10 @@ static CROSSINGS: AtomicU64 = AtomicU64::new(0);
 static PASSES: AtomicU64 = AtomicU64::new(0);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 
-/// Place where the runtime may be made to fail.
+/// A point at which the runtime may be made to fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub enum Place {
+pub enum FailurePoint {
     /// The dispatcher, entered with the app's state in the context.
     Dispatch = options::END_DISPATCH,
     /// The translator, with the lock held and a fragment half made.
@@ -135,7 +135,7 @@ const fn evicts(all: u64, n: u64) -> bool {
 
 /// Fails, if this is where and when that was asked for.
 #[inline]
-pub fn fail(place: Place) {
+pub fn fail(place: FailurePoint) {
     let all = OPTIONS.load(Relaxed);
     if all != 0 {
         fail_at(place, all);
@@ -149,11 +149,11 @@ fn once() -> bool {
 }
 
 #[cold]
-fn fail_at(place: Place, all: u64) {
+fn fail_at(place: FailurePoint, all: u64) {
     let (how, n) = (all & options::END_MASK, all >> options::END_SHIFT);
     let now = if how == options::END_RANDOM {
         // In the signal handler nothing can be saved: also where it detaches a thread that has failed.
-        place != Place::Deliver && n != 0 && random().is_multiple_of(n)
+        place != FailurePoint::Deliver && n != 0 && random().is_multiple_of(n)
     } else {
         how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 >= n
     };

@@ -20,7 +20,7 @@ use crate::base::area::{Context, Reason};
 use crate::base::lock::Guard;
 use crate::base::prefix::Key;
 use crate::base::signals;
-use crate::base::stress::{self, Crossing, Place};
+use crate::base::stress::{self, Crossing, FailurePoint};
 use crate::base::sys;
 use crate::cache::Way;
 use crate::engine::native;
@@ -107,7 +107,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     thread.bring_page();
     // Where the app goes on is not known yet, should the runtime fail.
     context.at_boundary = 0;
-    stress::fail(Place::Dispatch);
+    stress::fail(FailurePoint::Dispatch);
     stress::delay();
     if context.reason == Reason::Full as u32 {
         return fill_up(thread, context);

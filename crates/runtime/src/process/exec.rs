@@ -47,7 +47,7 @@ const HEAD: usize = 256;
 
 /// Treatment of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Treatment {
     /// It can be observed.
     Observe,
     /// It runs, natively.
@@ -173,7 +173,7 @@ fn file(open: &Open) -> Option<File> {
 }
 
 /// Decides the treatment of the program at a path, or of the open file itself when `flags` say so.
-pub fn judge(directory: u64, path: u64, flags: u64) -> Verdict {
+pub fn judge(directory: u64, path: u64, flags: u64) -> Treatment {
     const EXECUTE: u64 = 1;
     const AT_EACCESS: u64 = 0x200;
     const REGULAR: u32 = 0o100_000;
@@ -191,12 +191,12 @@ pub fn judge(directory: u64, path: u64, flags: u64) -> Verdict {
         let mut stat = [0_u64; 18];
         let at = [directory, path, stat.as_mut_ptr() as u64, flags, 0, 0];
         if ask(nr::__NR_newfstatat, at).is_err() || stat[3] as u32 & FORMAT != REGULAR {
-            return Verdict::Unknown;
+            return Treatment::Unknown;
         }
         let at = [directory, path, EXECUTE, AT_EACCESS | flags, 0, 0];
         const ENOSYS: sys::Errno = sys::Errno(38);
         if ask(nr::__NR_faccessat2, at).is_err_and(|e| e != ENOSYS) {
-            return Verdict::Unknown;
+            return Treatment::Unknown;
         }
         let mut first = [0_u8; 1];
         let empty = flags != 0 && sys::copy_checked(path, &mut first) && first[0] == 0;
@@ -208,21 +208,21 @@ pub fn judge(directory: u64, path: u64, flags: u64) -> Verdict {
         let how = u64::from(nr::O_RDONLY | nr::O_CLOEXEC | nr::O_NONBLOCK | nr::O_NOCTTY);
         let open = match ask(nr::__NR_openat, [directory, path, how, 0, 0, 0]) {
             Ok(fd) => Open(fd as i32),
-            Err(sys::Errno(13)) => return Verdict::Native(Unfollowed::Unreadable),
-            Err(_) => return Verdict::Native(Unfollowed::NotTraced),
+            Err(sys::Errno(13)) => return Treatment::Native(Unfollowed::Unreadable),
+            Err(_) => return Treatment::Native(Unfollowed::NotTraced),
         };
         let Some(known) = file(&open) else {
-            return Verdict::Unknown;
+            return Treatment::Unknown;
         };
         let mut head = [0_u8; HEAD];
         let n = sys::read(open.0, &mut head).unwrap_or(0);
         match format(&head[..n]) {
             Format::Native if known.is_privileged(caller) => {
-                return Verdict::Native(Unfollowed::Privileged);
+                return Treatment::Native(Unfollowed::Privileged);
             }
-            Format::Native => return Verdict::Observe,
-            Format::Foreign => return Verdict::Native(Unfollowed::Foreign),
-            Format::Unknown => return Verdict::Unknown,
+            Format::Native => return Treatment::Observe,
+            Format::Foreign => return Treatment::Native(Unfollowed::Foreign),
+            Format::Unknown => return Treatment::Unknown,
             Format::Script(path) => {
                 interpreter[..path.len()].copy_from_slice(path);
                 interpreter[path.len()] = 0;
@@ -230,7 +230,7 @@ pub fn judge(directory: u64, path: u64, flags: u64) -> Verdict {
         }
         (directory, path, flags) = (AT_FDCWD, interpreter.as_ptr() as u64, 0);
     }
-    Verdict::Unknown
+    Treatment::Unknown
 }
 
 /// The path under which an open file can be opened again.
@@ -264,7 +264,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     let follows = process.queue.control().setup.follow.load(Relaxed) != 0 && !process.is_leaving();
     let verdict = match follows {
         true => judge(directory, path, flags),
-        false => Verdict::Unknown,
+        false => Treatment::Unknown,
     };
     let mask = signals::block_all();
     // SAFETY: a word of the context, which a handler of this thread may just have written.
@@ -273,9 +273,9 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         return None;
     }
     let asked = match verdict {
-        Verdict::Unknown => false,
-        Verdict::Observe => request(thread, path, None),
-        Verdict::Native(why) => request(thread, path, Some(why)),
+        Treatment::Unknown => false,
+        Treatment::Observe => request(thread, path, None),
+        Treatment::Native(why) => request(thread, path, Some(why)),
     };
     if thread.spawned.is_some() {
         process.queue.hand_in(&mut thread.writer);
@@ -296,7 +296,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     match verdict {
         _ if asked => limited(&|| limits::before_exec(process.queue.control())),
         // The call will fail.
-        Verdict::Unknown if follows => {}
+        Treatment::Unknown if follows => {}
         _ => limited(&limits::exact),
     }
     if !asked && thread.spawned.is_none() {
@@ -467,10 +467,10 @@ mod tests {
     #[test]
     fn programs_of_this_machine_are_judged() {
         let judged = |path: &core::ffi::CStr| judge(AT_FDCWD, path.as_ptr() as u64, 0);
-        assert_eq!(judged(c"/proc/self/exe"), Verdict::Observe);
-        assert_eq!(judged(c"/bin/sh"), Verdict::Observe);
+        assert_eq!(judged(c"/proc/self/exe"), Treatment::Observe);
+        assert_eq!(judged(c"/bin/sh"), Treatment::Observe);
         for none in [c"/no/such/program", c"/etc/passwd", c"/", c"/dev/null"] {
-            assert_eq!(judged(none), Verdict::Unknown, "{none:?}");
+            assert_eq!(judged(none), Treatment::Unknown, "{none:?}");
         }
     }
 }

@@ -80,7 +80,7 @@ use instruction::{is_general_fault, is_int1, is_popf, may_be_step, repeated, tra
 use kept::{give_back_aside, keep, restore_mask, set_aside};
 pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
-use place::{Found, Where, in_runtime, place};
+use place::{DeliveryPoint, Where, in_runtime, place};
 use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
 pub use waits::wait;
@@ -90,7 +90,7 @@ use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::ids::EntryId;
 use crate::base::knock;
 use crate::base::recipe::STATUS;
-use crate::base::stress::{self, Place};
+use crate::base::stress::{self, FailurePoint};
 use crate::base::sys;
 use crate::cache::{Cache, Fragment, Spilled, Step};
 use crate::crossing::arch::{self, Landmarks};
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         landed_as_child(thread, context, frame);
         return 0;
     }
-    stress::fail(Place::Deliver);
+    stress::fail(FailurePoint::Deliver);
     // In a window it may be a stack of the app's.
     let mut runtime = match thread.windowed.now {
         Some(_) => process.runtime.lock_anywhere(),
@@ -309,7 +309,7 @@ fn found(
                 context,
                 info,
                 frame,
-                Found { app, at, caused },
+                DeliveryPoint { app, at, caused },
             );
         }
         Where::Inside(fragment, step) if caused => {
@@ -328,7 +328,7 @@ fn found(
                 context,
                 info,
                 frame,
-                Found { app, at, caused },
+                DeliveryPoint { app, at, caused },
             );
         }
         Where::Lead if caused => {
@@ -359,9 +359,9 @@ fn in_order(
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
-    found: Found,
+    found: DeliveryPoint,
 ) {
-    let Found { app, at, caused } = found;
+    let DeliveryPoint { app, at, caused } = found;
     if let Some(first) = thread.signals.kept.take() {
         // What the instruction causes it causes again.
         let app = if caused { repeated(info, app) } else { app };
@@ -398,7 +398,7 @@ fn kept_first(
         context,
         kept,
         frame,
-        Found { app, at, caused },
+        DeliveryPoint { app, at, caused },
     );
 }
 
@@ -584,9 +584,9 @@ fn deliver(
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
-    found: Found,
+    found: DeliveryPoint,
 ) {
-    let Found { app, at, caused } = found;
+    let DeliveryPoint { app, at, caused } = found;
     if thread.windowed.now.is_some() {
         // It is caused natively again, or delivered there.
         let app = if caused { repeated(info, app) } else { app };

@@ -21,7 +21,7 @@ use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::area::{Context, Reason};
 use crate::base::signals::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
-use crate::base::stress::{self, Place};
+use crate::base::stress::{self, FailurePoint};
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::change::{change_map, replaced};
@@ -44,7 +44,7 @@ const PTRACE_TRACEME: u64 = 0;
 fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
     let result = raw(context, number);
     thread.call.made = Some(result);
-    stress::fail(Place::Syscall);
+    stress::fail(FailurePoint::Syscall);
     result
 }
 

@@ -123,7 +123,7 @@ use crate::base::address::AppPc;
 use crate::base::emit::{Reg, Rel32};
 use crate::base::ids::{EntryId, ExitNumber, FragmentId};
 use crate::base::prefix::Prefix;
-use crate::base::stress::{self, Place};
+use crate::base::stress::{self, FailurePoint};
 use crate::cache::Spilled;
 
 /// App instructions in one fragment.
@@ -306,7 +306,7 @@ impl Translator {
         self.keep_source(site.cache, &mut fragment);
         self.keep(site, &fragment);
         self.ways_placed(site);
-        stress::fail(Place::Translate);
+        stress::fail(FailurePoint::Translate);
         let (code, stubs) = (self.job.code.here(), self.job.stubs.here());
         if self.config.audit {
             let at = self.job.code.at(0);

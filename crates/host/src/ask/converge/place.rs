@@ -33,7 +33,7 @@ pub enum State {
 
 /// State of one place.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ProfiledPlace {
     /// Address of the instruction.
     pub pc: u64,
     /// Number of its table of values; none where nobody asked for them.
@@ -61,7 +61,7 @@ pub struct Place {
     alike: u8,
 }
 
-impl Place {
+impl ProfiledPlace {
     /// Begins with a place that nothing is known of.
     pub fn new(pc: u64, table: Option<u32>, at: Duration) -> Self {
         Self {
@@ -202,7 +202,7 @@ mod tests {
         interval: 1000,
     };
 
-    fn interval(place: &mut Place, values: &[(u64, u64)]) {
+    fn interval(place: &mut ProfiledPlace, values: &[(u64, u64)]) {
         for &(value, count) in values {
             place.add(value, count, RULES);
         }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn three_intervals_alike_settle() {
-        let mut place = Place::new(1, Some(1), Duration::ZERO);
+        let mut place = ProfiledPlace::new(1, Some(1), Duration::ZERO);
         interval(&mut place, &[(5, 700), (6, 300)]);
         assert_eq!((place.state, place.settled), (State::Known, false));
         interval(&mut place, &[(5, 710), (6, 290)]);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn values_that_are_all_different_settle() {
-        let mut place = Place::new(1, Some(1), Duration::ZERO);
+        let mut place = ProfiledPlace::new(1, Some(1), Duration::ZERO);
         for n in 0..3 {
             let values: Vec<_> = (0..1000).map(|v| (1000 * n + v, 1)).collect();
             interval(&mut place, &values);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn values_that_alternate_are_left_open() {
-        let mut place = Place::new(1, Some(1), Duration::ZERO);
+        let mut place = ProfiledPlace::new(1, Some(1), Duration::ZERO);
         for n in 0..16 {
             interval(&mut place, &[(n & 1, 1000)]);
             assert!(!place.settled);
@@ -241,12 +241,12 @@ mod tests {
 
     #[test]
     fn a_change_in_a_burst_is_noticed_once() {
-        let mut place = Place::new(1, Some(1), Duration::ZERO);
+        let mut place = ProfiledPlace::new(1, Some(1), Duration::ZERO);
         for _ in 0..3 {
             interval(&mut place, &[(5, 1000)]);
         }
         place.take_out(Duration::ZERO);
-        let burst = |place: &mut Place, value| {
+        let burst = |place: &mut ProfiledPlace, value| {
             place.put_back(Duration::ZERO);
             interval(place, &[(value, 1000)]);
             place.leave_out(Duration::ZERO);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_is_known_from_the_start() {
-        let place = Place::new(1, None, Duration::ZERO);
+        let place = ProfiledPlace::new(1, None, Duration::ZERO);
         assert_eq!(place.state, State::Known);
     }
 

@@ -43,14 +43,14 @@ fn a_walk_by_more_than_a_page_is_prefetched_and_a_chase_is_not() {
     let same = |n| (4 << 40) + n % 100 * 64;
     let found = verdicts(&[&walk, &chase, &small, &same]);
     assert_eq!(found[&0].stride, Some((4160, 1.0)));
-    let Verdict::Placed { ahead, by } = found[&0].verdict else {
+    let PrefetchDecision::Placed { ahead, by } = found[&0].verdict else {
         panic!("{:?}", found[&0]);
     };
     assert_eq!(by, 4160 * i64::from(ahead));
     // Four accesses a round: far ahead.
     assert_eq!(ahead, 16);
-    assert_eq!(found[&1].verdict, Verdict::Irregular);
-    assert_eq!(found[&2].verdict, Verdict::Near);
+    assert_eq!(found[&1].verdict, PrefetchDecision::Irregular);
+    assert_eq!(found[&2].verdict, PrefetchDecision::Near);
     assert!(!found.contains_key(&3), "it stays in the cache");
 }
 
@@ -62,7 +62,7 @@ fn long_rounds_are_prefetched_less_far_ahead() {
     body.extend(std::iter::repeat_n(&stays as &dyn Fn(u64) -> u64, 99));
     let found = verdicts(&body);
     let by = 4 * 9000;
-    assert_eq!(found[&0].verdict, Verdict::Placed { ahead: 4, by });
+    assert_eq!(found[&0].verdict, PrefetchDecision::Placed { ahead: 4, by });
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_walk_that_starts_again_often_is_not_prefetched_beyond_its_end() {
     let found = verdicts(&[&walk]);
     assert_eq!(
         found[&0].verdict,
-        Verdict::Placed {
+        PrefetchDecision::Placed {
             ahead: 2,
             by: 40_000
         }
@@ -92,9 +92,12 @@ fn a_later_round_replaces_what_an_earlier_one_said() {
     let chase = |n| (2 << 40) + random(n);
     let mut service = Prefetch::new(Geometry::ASSUMED);
     round(&mut service, &[&walk]);
-    assert!(matches!(service.known[&0].verdict, Verdict::Placed { .. }));
+    assert!(matches!(
+        service.known[&0].verdict,
+        PrefetchDecision::Placed { .. }
+    ));
     round(&mut service, &[&chase]);
-    assert_eq!(service.known[&0].verdict, Verdict::Irregular);
+    assert_eq!(service.known[&0].verdict, PrefetchDecision::Irregular);
     round(&mut service, &[&|_| 8, &walk]);
     assert!(!service.known.contains_key(&0) && service.known.contains_key(&1));
 }
@@ -122,7 +125,7 @@ fn the_target_is_answered_once_a_round_and_told_no_more_than_there_is_room_for()
     let overflowing = report
         .found
         .iter()
-        .filter(|f| f.verdict == Verdict::Overflowing);
+        .filter(|f| f.verdict == PrefetchDecision::Overflowing);
     assert_eq!(overflowing.count(), 300 - MAX_PLACES);
     assert_eq!((report.rounds, report.accesses), (1, ROUND * 8));
 }

@@ -9,7 +9,7 @@ use crate::engine::state::Process;
 use crate::engine::state::Runtime;
 
 /// App instruction at which a signal is delivered.
-pub(super) struct Found {
+pub(super) struct DeliveryPoint {
     /// Its address.
     pub(super) app: AppPc,
     /// Its place in the cache, if it has one.

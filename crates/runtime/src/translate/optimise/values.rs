@@ -97,7 +97,7 @@ enum Making {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Fate {
     Stays,
     /// It is left out.
     Goes,
@@ -143,8 +143,7 @@ pub(super) fn improve(
     let all = |id: u32| (values.makings[id as usize].1 >= LEAST).then_some(Reg::RSP);
     let ideal = values.pass_backward(all);
     let mut wanted: Vec<(u32, u32)> = Vec::new();
-    for (deed, _) in
-        (values.deeds.iter().zip(&ideal)).filter(|(_, v)| **v == Verdict::Moved(Reg::RSP))
+    for (deed, _) in (values.deeds.iter().zip(&ideal)).filter(|(_, v)| **v == Fate::Moved(Reg::RSP))
     {
         let Some((_, id)) = deed.value else { continue };
         let saved = values.makings[id as usize].1;
@@ -176,7 +175,7 @@ pub(super) fn improve(
     let holds = |id: u32| held.iter().find(|h| h.0 == id).map(|h| h.1);
     let verdicts = values.pass_backward(holds);
     plan.kept.retain(|kept| {
-        let used = |v: &Verdict| *v == Verdict::Moved(kept.register);
+        let used = |v: &Fate| *v == Fate::Moved(kept.register);
         verdicts.iter().any(used)
     });
     values.write(plan, &verdicts);
@@ -390,8 +389,8 @@ impl Values<'_> {
     }
 
     /// Decides on each instruction, given the registers of values by `holds`.
-    fn pass_backward(&self, holds: impl Fn(u32) -> Option<Reg>) -> Vec<Verdict> {
-        let mut verdicts = alloc::vec![Verdict::Stays; self.deeds.len()];
+    fn pass_backward(&self, holds: impl Fn(u32) -> Option<Reg>) -> Vec<Fate> {
+        let mut verdicts = alloc::vec![Fate::Stays; self.deeds.len()];
         for way in self.ways {
             // What may be looked at.
             let (mut live, mut flags) = (u16::MAX, true);
@@ -404,9 +403,9 @@ impl Values<'_> {
                 let free = deed.pure && !(deed.changes_flags && flags);
                 let held = deed.value.and_then(|(_, id)| holds(id));
                 if free && deed.writes & live == 0 {
-                    verdicts[n] = Verdict::Goes;
+                    verdicts[n] = Fate::Goes;
                 } else if let (Some(register), true) = (held, free) {
-                    verdicts[n] = Verdict::Moved(register);
+                    verdicts[n] = Fate::Moved(register);
                     live &= !deed.kills;
                 } else {
                     live = live & !deed.kills | deed.reads;
@@ -418,7 +417,7 @@ impl Values<'_> {
     }
 
     /// The actions, as they are with all that.
-    fn write(&self, plan: &mut Loop, verdicts: &[Verdict]) {
+    fn write(&self, plan: &mut Loop, verdicts: &[Fate]) {
         let mut actions = plan.actions.clone();
         for way in self.ways {
             if self
@@ -438,7 +437,7 @@ impl Values<'_> {
         plan: &mut Loop,
         actions: &mut [Action],
         range: Range<usize>,
-        verdicts: &[Verdict],
+        verdicts: &[Fate],
     ) -> Option<()> {
         // Registers, and flags, that are not the app's.
         let (mut wrong, mut wrong_flags) = (0, false);
@@ -450,14 +449,14 @@ impl Values<'_> {
                 action.joined = true;
             }
             match verdicts[n] {
-                Verdict::Goes => {
+                Fate::Goes => {
                     wrong |= deed.writes;
                     wrong_flags |= deed.changes_flags;
                     action.replaced = true;
                     action.code = keep(&mut plan.code, &[]);
                     continue;
                 }
-                Verdict::Moved(register) => {
+                Fate::Moved(register) => {
                     let (result, _) = deed.value?;
                     wrong &= !result.bit();
                     wrong_flags |= deed.changes_flags;
@@ -466,7 +465,7 @@ impl Values<'_> {
                     action.code = keep(&mut plan.code, &mov);
                     continue;
                 }
-                Verdict::Stays => {}
+                Fate::Stays => {}
             }
             wrong &= !deed.kills;
             wrong_flags &= !deed.kills_flags;

@@ -15,7 +15,7 @@ use crate::base::bytes::same;
 use crate::base::emit::{Code, Reg};
 use crate::base::ids::{EntryId, ExitId, FragmentId};
 use crate::base::prefix::Prefix;
-use crate::base::stress::{self, Place};
+use crate::base::stress::{self, FailurePoint};
 use crate::cache::{Exit, Fragment, FragmentState, Head as Start, Spilled, Step, UNLINKED};
 use crate::channel::persist::Origin;
 use crate::memory::pages::PAGE;
@@ -112,7 +112,7 @@ impl Translator {
             site.cache.exits.truncate(before.1);
             return None;
         };
-        stress::fail(Place::Translate);
+        stress::fail(FailurePoint::Translate);
         self.note_brought(parts, origin);
         let checked = parts.count(Count::Checked).checked_sub(1);
         let stolen = parts.count(Count::Stolen).checked_sub(1);

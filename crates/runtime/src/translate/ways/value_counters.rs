@@ -97,7 +97,7 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         let scratch = counted.scratch.and_then(|scratch| self.register(scratch));
         let path = self.message_path(site, event)?;
-        let Found {
+        let CounterLookup {
             index,
             value,
             misses,
@@ -169,7 +169,7 @@ impl Translator {
         value: Value,
         scratch: Option<Reg>,
         live: bool,
-    ) -> Found {
+    ) -> CounterLookup {
         let mask = (value_counters as u32 - 1) * size_of::<ValueCounter>() as u32;
         let s = match scratch {
             Some(s) => s,
@@ -212,7 +212,7 @@ impl Translator {
         self.job.code.compare_value_counter_path(s, key);
         self.note(Field::Message, self.job.code.here() - 4);
         let another_path = self.job.code.jcc(NOT_ZERO);
-        Found {
+        CounterLookup {
             index: s,
             value,
             misses: [another_value, another_path],
@@ -221,7 +221,7 @@ impl Translator {
 }
 
 /// A value counter that has been looked for.
-pub(in crate::translate) struct Found {
+pub(in crate::translate) struct CounterLookup {
     /// Says which it is.
     pub(in crate::translate) index: Reg,
     /// Present place of the value.
