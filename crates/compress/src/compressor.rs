@@ -28,7 +28,7 @@ use crate::component::Sink;
 use crate::first_level::FirstLevel;
 use crate::seeds::Seeds;
 use crate::spec::Spec;
-use crate::table::{CounterTable, Tabled};
+use crate::table::{CounterTables, Tabled};
 
 impl Spec {
     /// Builds the compressor.
@@ -41,7 +41,7 @@ impl Spec {
 #[derive(Clone, Debug)]
 pub struct Compressor {
     first: FirstLevel,
-    table: Option<CounterTable>,
+    table: Option<CounterTables>,
 }
 
 impl Compressor {
@@ -49,7 +49,7 @@ impl Compressor {
     pub fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
             first: FirstLevel::new(spec, seeds),
-            table: spec.table.map(CounterTable::new),
+            table: CounterTables::new(&spec.tables),
         }
     }
 
@@ -71,7 +71,7 @@ impl Compressor {
 
     /// Events counted inside and not sent; see [`Compress::held`](crate::Compress::held).
     pub fn held(&self) -> Option<u64> {
-        let in_table = self.table.as_ref().map_or(0, CounterTable::held);
+        let in_table = self.table.as_ref().map_or(0, CounterTables::held);
         self.first.held().map(|n| n + in_table)
     }
 

@@ -5,6 +5,7 @@ use trommel_tuple::{Events, Kind, Tuple};
 use crate::component::{Compress, Sink};
 use crate::hash::HashKind;
 use crate::interval::{MultiHash, Statistics};
+use crate::nested::Nested;
 use crate::sample::{Alone, Countdown, Counted, Exact, Periodic, Random, Split};
 use crate::seeds::Seeds;
 use crate::sketch::Intervals;
@@ -68,6 +69,14 @@ first_level! {
     SplitCountdown(Split<Countdown>),
     /// `H[CR]n`
     SplitCounted(Split<Counted>),
+    /// `H[H[P]n]m`
+    NestedPeriodic(Nested<Periodic>),
+    /// `H[H[R]n]m`
+    NestedRandom(Nested<Random>),
+    /// `H[H[D]n]m`
+    NestedCountdown(Nested<Countdown>),
+    /// `H[H[CR]n]m`
+    NestedCounted(Nested<Counted>),
     /// `T`
     Tagged(Tagged),
     /// `M`
@@ -136,6 +145,21 @@ impl FirstLevel {
             Level::Split(Sampler::Counted(rate, _), n) => {
                 Split::new(Counted(random(rate)), n, hash, seeds.hash).into()
             }
+            Level::Nested(nested) => match nested.sampler {
+                Sampler::Periodic(rate, start) => {
+                    Nested::new(periodic(rate, start), &nested, hash, seeds.hash).into()
+                }
+                Sampler::Random(rate) => {
+                    Nested::new(random(rate), &nested, hash, seeds.hash).into()
+                }
+                Sampler::Countdown(rate) => {
+                    let rule = Countdown::new(rate, seeds.random);
+                    Nested::new(rule, &nested, hash, seeds.hash).into()
+                }
+                Sampler::Counted(rate, _) => {
+                    Nested::new(Counted(random(rate)), &nested, hash, seeds.hash).into()
+                }
+            },
             Level::Tagged(tagged) => Tagged::new(tagged, hash, seeds.hash).into(),
             Level::Interval(interval) => Self::of_interval(interval, hash, seeds),
         }

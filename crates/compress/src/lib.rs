@@ -66,6 +66,7 @@ pub mod hash;
 pub mod hotlist;
 mod index;
 pub mod interval;
+pub mod nested;
 pub mod random;
 pub mod sample;
 mod seeds;
@@ -81,7 +82,7 @@ pub use compressor::Compressor;
 pub use first_level::FirstLevel;
 pub use seeds::Seeds;
 pub use spec::{
-    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
-    note,
+    Algorithm, Estimate, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec, SpecError, Start,
+    TableSpec, Tables, TaggedSpec, note,
 };
 pub use strata::{MAX_RATE, MAX_SUBSTREAMS, Strata};

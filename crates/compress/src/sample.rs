@@ -214,7 +214,7 @@ impl Choose for Counted {
 }
 
 #[inline]
-fn send<S: Sink + ?Sized>(kind: Kind, tuple: Tuple, count: Option<u64>, out: &mut S) {
+pub(crate) fn send<S: Sink + ?Sized>(kind: Kind, tuple: Tuple, count: Option<u64>, out: &mut S) {
     if let Some(count) = count {
         out.message(Message {
             kind,

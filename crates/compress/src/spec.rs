@@ -1,19 +1,25 @@
 //! The spec language: the papers' notation in ASCII.
 //!
 //! ```text
-//! spec     = [ thinning "+" ] level [ "+A" number ]
+//! spec     = [ thinning "+" ] level { "+A" number [ "/" number "bit" ] }         at most three tables
 //! thinning = ( "P" | "R" | "D" ) number
-//! level    = "exact" | sampler | "H" [ hash ] "[" sampler "]" number
-//!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit"
+//! level    = "exact" | sampler | split
+//!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit" [ ":" tagged ]
 //!          | "M" number [ hash ] "[" interval "]" number [ ":" options ]
 //!          | ( "SS" | "MG" ) "[" interval "]" number [ ":" options ]
 //!          | ( "CM" | "HK" | "S" ) number [ hash ] "[" interval "]" number [ ":" options ]
+//! split    = "H" [ hash ] "[" ( sampler | split ) "]" number                      at most four deep
+//! tagged   = { "E" number | "R" number | "B" number }
 //! sampler  = "P" number [ ":phase" ] | ( "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
 //! interval = number [ ".." number ] "," percent                                 events, threshold
 //! hash     = ":crc" | ":mul"                                                    default: the papers'
 //! options  = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number | "E" number }
 //! number   = digits [ "k" | "M" ]                                               thousands, millions
 //! ```
+//!
+//! Of a tagged compressor `E` divides the hits at which an entry in `Evict` is sent (4), `R` is the misses at which another tuple takes
+//! it (8), and `B` the bits of its counter of misses (as many as `R` needs; without `R`, that is 2^B). A counter of a table has 8 bits
+//! unless its width is given.
 //!
 //! Options default to C1R0P1; [`Algorithm::options`] tells which of them an algorithm has. `A` sizes the
 //! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion. Two interval lengths are
@@ -41,8 +47,59 @@ pub struct Spec {
     pub level: Level,
     /// The hash function of splitters, tagged compressors and interval profilers.
     pub hash: HashKind,
-    /// Entries of the associative counter table after it.
-    pub table: Option<u32>,
+    /// The associative counter tables after it.
+    pub tables: Tables,
+}
+
+/// Counter tables one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Tables([Option<TableSpec>; Self::MOST]);
+
+impl Tables {
+    /// Tables at most.
+    pub const MOST: usize = 3;
+    /// No table.
+    pub const NONE: Self = Self([None; Self::MOST]);
+
+    /// Adds a table after the others. Returns false if there are as many as there may be.
+    pub fn push(&mut self, table: TableSpec) -> bool {
+        let free = self.0.iter_mut().find(|table| table.is_none());
+        free.map(|free| *free = Some(table)).is_some()
+    }
+
+    /// The tables in the order in which messages pass them.
+    pub fn iter(&self) -> impl Iterator<Item = TableSpec> {
+        self.0.iter().copied().flatten()
+    }
+
+    /// Returns true if there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+
+    /// Entries of the papers' own table: one, with counters of 8 bits. Nothing where there is another or none.
+    pub fn plain(&self) -> Option<u32> {
+        match self.0 {
+            [Some(TableSpec { entries, bits: 8 }), None, None] => Some(entries),
+            _ => None,
+        }
+    }
+}
+
+/// `A entries`
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TableSpec {
+    /// Entries.
+    pub entries: u32,
+    /// Bits of the counter of messages in each.
+    pub bits: u32,
+}
+
+impl TableSpec {
+    /// Messages that an entry counts before it is sent on.
+    pub const fn full(self) -> u32 {
+        (1 << self.bits) - 1
+    }
 }
 
 /// A first level.
@@ -54,10 +111,54 @@ pub enum Level {
     Sample(Sampler),
     /// `H[sampler]n`: a sampler on each of n substreams.
     Split(Sampler, u32),
+    /// `H[H[sampler]n]m`: splitters in each other.
+    Nested(NestedSpec),
     /// `T`
     Tagged(TaggedSpec),
     /// `M`
     Interval(IntervalSpec),
+}
+
+/// Splitters in each other, with a sampler on each of the innermost substreams.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NestedSpec {
+    /// The sampler.
+    pub sampler: Sampler,
+    /// Substreams of each splitter, the outermost one first; 0 after the innermost.
+    splits: [u32; Self::MOST],
+}
+
+impl NestedSpec {
+    /// Splitters at most.
+    pub const MOST: usize = 4;
+
+    /// A nest of one splitter.
+    pub const fn new(sampler: Sampler, substreams: u32) -> Self {
+        let mut splits = [0; Self::MOST];
+        splits[0] = substreams;
+        Self { sampler, splits }
+    }
+
+    /// With another splitter around it; nothing if it is as deep as it may be.
+    pub fn within(self, substreams: u32) -> Option<Self> {
+        if self.splits[Self::MOST - 1] != 0 {
+            return None;
+        }
+        let mut splits = [0; Self::MOST];
+        splits[0] = substreams;
+        splits[1..].copy_from_slice(&self.splits[..Self::MOST - 1]);
+        Some(Self { splits, ..self })
+    }
+
+    /// Substreams of each splitter, the outermost one first.
+    pub fn splits(&self) -> impl DoubleEndedIterator<Item = u32> + Clone + use<> {
+        self.splits.into_iter().filter(|n| *n != 0)
+    }
+
+    /// Innermost substreams of all together.
+    pub fn substreams(&self) -> u64 {
+        self.splits().map(u64::from).product()
+    }
 }
 
 /// A sampler and its rate.
@@ -102,6 +203,24 @@ pub struct TaggedSpec {
     pub ways: u32,
     /// Width of a tag.
     pub tag_bits: u32,
+    /// `ShouldEvict`: a hit in `Evict` sends at the rate divided by this.
+    pub enough: u32,
+    /// `ShouldReplace`: misses in `Evict` at which another tuple takes the entry.
+    pub misses: u32,
+    /// Width of the counter of misses.
+    pub miss_bits: u32,
+}
+
+impl TaggedSpec {
+    /// `ShouldEvict` where nothing is said: r/4 gives the paper's almost threefold messages.
+    pub const ENOUGH: u32 = 4;
+    /// `ShouldReplace` where nothing is said.
+    pub const MISSES: u32 = 8;
+
+    /// Bits that count to one less than `misses`.
+    pub const fn bits_of(misses: u32) -> u32 {
+        u32::BITS - (misses - 1).leading_zeros()
+    }
 }
 
 /// Algorithms by which interval profilers find their candidates.
@@ -304,7 +423,9 @@ impl Spec {
             return true;
         }
         match self.level {
-            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.is_random(),
+            Level::Sample(sampler)
+            | Level::Split(sampler, _)
+            | Level::Nested(NestedSpec { sampler, .. }) => sampler.is_random(),
             Level::Interval(spec) => matches!(spec.algorithm, Algorithm::HeavyKeeper),
             Level::Exact | Level::Tagged(_) => false,
         }
@@ -312,22 +433,24 @@ impl Spec {
 
     /// Bytes that the compressor takes in hardware; `None` where that has no bound (`exact`). Counters
     /// have as many bits as they need to count to their rate (`CR`'s, which have no bound, 16); an entry of
-    /// the tagged compressor also its tag, 3 bits of misses and 1 of state (*Stratified Sampling*, section 4.2); an
-    /// entry of a counter table 17 bytes (section 3.4).
+    /// the tagged compressor also its tag, its counter of misses and 1 bit of state (*Stratified Sampling*, section 4.2); an
+    /// entry of a counter table 16 bytes and its counter (section 3.4).
     pub fn bytes(&self) -> Option<u64> {
         let bits = match self.level {
             Level::Exact => return None,
             Level::Sample(sampler) => sampler.bits(),
             Level::Split(sampler, n) => sampler.bits() * u64::from(n),
+            Level::Nested(nested) => nested.sampler.bits() * nested.substreams(),
             Level::Tagged(t) => {
                 let hits = Sampler::Periodic(t.rate, Start::Zero).bits();
-                u64::from(t.entries) * (hits + u64::from(t.tag_bits) + 3 + 1)
+                u64::from(t.entries) * (hits + u64::from(t.tag_bits + t.miss_bits) + 1)
             }
             Level::Interval(spec) => 8 * spec.bytes(),
         };
         let before = self.thinning.map_or(0, Sampler::bits);
-        let table = 17 * u64::from(self.table.unwrap_or(0));
-        Some((bits + before).div_ceil(8) + table)
+        let of_table = |t: TableSpec| u64::from(t.entries) * u64::from(128 + t.bits);
+        let tables: u64 = self.tables.iter().map(of_table).sum();
+        Some((bits + before).div_ceil(8) + tables.div_ceil(8))
     }
 
     /// The interval profiler, if it is one.
@@ -342,6 +465,19 @@ impl Spec {
     pub const fn index_bits(&self) -> Option<u32> {
         match &self.level {
             Level::Split(_, n) => Some(n.trailing_zeros()),
+            // The first that is degenerate, or the outermost.
+            Level::Nested(nested) => {
+                let mut widths = [0; NestedSpec::MOST];
+                let mut n = 0;
+                while n < NestedSpec::MOST && nested.splits[n] != 0 {
+                    widths[n] = nested.splits[n].trailing_zeros();
+                    if degenerate(widths[n]) {
+                        return Some(widths[n]);
+                    }
+                    n += 1;
+                }
+                Some(widths[0])
+            }
             Level::Tagged(t) => Some((t.entries / t.ways).trailing_zeros()),
             Level::Interval(m) => match m.algorithm {
                 Algorithm::SpaceSaving | Algorithm::MisraGries => None,
@@ -439,15 +575,46 @@ impl fmt::Display for Spec {
             Level::Exact => f.write_str("exact")?,
             Level::Sample(sampler) => write!(f, "{sampler}")?,
             Level::Split(sampler, n) => write!(f, "H{hash}[{sampler}]{n}")?,
-            Level::Tagged(t) => write!(
-                f,
-                "T{hash}[{}]{}/{}way/{}bit",
-                t.rate, t.entries, t.ways, t.tag_bits
-            )?,
+            Level::Nested(nested) => nested.write(hash, f)?,
+            Level::Tagged(t) => t.write(hash, f)?,
             Level::Interval(m) => m.write(hash, f)?,
         }
-        if let Some(entries) = self.table {
-            write!(f, "+A{entries}")?;
+        for table in self.tables.iter() {
+            write!(f, "+A{}", table.entries)?;
+            if table.bits != 8 {
+                write!(f, "/{}bit", table.bits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NestedSpec {
+    /// The hash function is that of all splitters, and named once.
+    fn write(&self, hash: HashKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "H{hash}[")?;
+        self.splits().skip(1).try_for_each(|_| f.write_str("H["))?;
+        write!(f, "{}", self.sampler)?;
+        let mut inwards = self.splits().rev();
+        inwards.try_for_each(|n| write!(f, "]{n}"))
+    }
+}
+
+impl TaggedSpec {
+    fn write(&self, hash: HashKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rate,
+            entries,
+            ways,
+            tag_bits,
+            enough,
+            misses,
+            miss_bits,
+        } = self;
+        write!(f, "T{hash}[{rate}]{entries}/{ways}way/{tag_bits}bit")?;
+        let usual = (Self::ENOUGH, Self::MISSES, Self::bits_of(Self::MISSES));
+        if (*enough, *misses, *miss_bits) != usual {
+            write!(f, ":E{enough}R{misses}B{miss_bits}")?;
         }
         Ok(())
     }

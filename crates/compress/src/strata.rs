@@ -44,7 +44,8 @@ impl Strata {
         let Sampler::Periodic(rate, start) = sampler else {
             return None;
         };
-        let fits = spec.thinning.is_none() && substreams <= MAX_SUBSTREAMS;
+        let tables = spec.tables.is_empty() || spec.tables.plain().is_some();
+        let fits = spec.thinning.is_none() && substreams <= MAX_SUBSTREAMS && tables;
         Some(Self {
             hash: spec.hash,
             substreams,

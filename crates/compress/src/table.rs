@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
 
-use crate::Sink;
+use crate::{Sink, TableSpec, Tables};
 
 /// Messages that one entry counts before it is sent on.
 pub const FULL: u32 = 255;
@@ -26,6 +26,8 @@ pub const FULL: u32 = 255;
 #[derive(Clone, Debug)]
 pub struct Recent<K> {
     capacity: usize,
+    /// Messages that one entry counts before it is sent on.
+    full: u32,
     /// Most recently used first.
     entries: Vec<Entry<K>>,
 }
@@ -42,11 +44,17 @@ pub struct Entry<K> {
 }
 
 impl<K: Copy + PartialEq> Recent<K> {
-    /// A table of `capacity` entries.
+    /// A table of `capacity` entries, with counters of 8 bits.
     pub fn new(capacity: u32) -> Self {
+        Self::until(capacity, FULL)
+    }
+
+    /// A table of `capacity` entries that count up to `full` messages.
+    fn until(capacity: u32, full: u32) -> Self {
         assert!(capacity > 0, "a table has entries");
         Self {
             capacity: capacity as usize,
+            full,
             entries: Vec::with_capacity(capacity as usize),
         }
     }
@@ -55,7 +63,7 @@ impl<K: Copy + PartialEq> Recent<K> {
     #[inline]
     pub fn add(&mut self, told: Entry<K>) -> Option<Entry<K>> {
         let Some(at) = self.entries.iter().position(|e| e.about == told.about) else {
-            if told.samples >= FULL {
+            if told.samples >= self.full {
                 return Some(told);
             }
             let oldest = match self.entries.len() == self.capacity {
@@ -68,7 +76,7 @@ impl<K: Copy + PartialEq> Recent<K> {
         let entry = &mut self.entries[at];
         entry.count += told.count;
         entry.samples += told.samples;
-        if entry.samples >= FULL {
+        if entry.samples >= self.full {
             return Some(self.entries.remove(at));
         }
         if at != 0 {
@@ -83,48 +91,72 @@ impl<K: Copy + PartialEq> Recent<K> {
     }
 }
 
-/// The table of messages about tuples.
+/// Tables of messages about tuples, one after the other: each gets what the one before sends on.
 #[derive(Clone, Debug)]
-pub struct CounterTable(Recent<(Kind, Tuple)>);
+pub struct CounterTables(Vec<Recent<(Kind, Tuple)>>);
 
-impl CounterTable {
-    /// A table of `capacity` entries.
-    pub fn new(capacity: u32) -> Self {
-        Self(Recent::new(capacity))
+impl CounterTables {
+    /// The tables of a spec; nothing where it has none.
+    pub fn new(tables: &Tables) -> Option<Self> {
+        let table = |of: TableSpec| Recent::until(of.entries, of.full());
+        (!tables.is_empty()).then(|| Self(tables.iter().map(table).collect()))
     }
 
     /// A message from the first level.
+    #[inline]
     pub fn message<S: Sink + ?Sized>(&mut self, message: Message, out: &mut S) {
         let told = Entry {
             about: (message.kind, message.tuple),
             count: message.count,
             samples: message.samples,
         };
-        if let Some(told) = self.0.add(told) {
-            out.message(told.into());
-        }
+        self.pass(0, told, out);
     }
 
-    /// Sends what is inside, least recently used first, and empties the table.
+    /// A message to table `from` and those after it.
+    #[inline]
+    fn pass<S: Sink + ?Sized>(&mut self, from: usize, told: Entry<(Kind, Tuple)>, out: &mut S) {
+        let mut told = told;
+        for table in &mut self.0[from..] {
+            match table.add(told) {
+                Some(sent) => told = sent,
+                None => return,
+            }
+        }
+        out.message(told.into());
+    }
+
+    /// Sends what is inside and empties the tables: the first one's least recently used entry first, through those after it, and then
+    /// the next one's.
     pub fn finish<S: Sink + ?Sized>(&mut self, out: &mut S) {
-        while let Some(told) = self.0.take() {
-            out.message(told.into());
+        for n in 0..self.0.len() {
+            while let Some(told) = self.0[n].take() {
+                self.pass(n + 1, told, out);
+            }
         }
     }
 
-    /// Entries in use.
+    /// Messages that would be sent if this were the end.
     pub fn len(&self) -> usize {
-        self.0.entries.len()
+        match &self.0[..] {
+            [one] => one.entries.len(),
+            _ => {
+                let mut sent = 0;
+                self.clone().finish(&mut |_: Message| sent += 1);
+                sent
+            }
+        }
     }
 
     /// Returns true if no entry is in use.
     pub fn is_empty(&self) -> bool {
-        self.0.entries.is_empty()
+        self.0.iter().all(|table| table.entries.is_empty())
     }
 
     /// Events counted by the messages inside.
     pub fn held(&self) -> u64 {
-        self.0.entries.iter().map(|e| e.count).sum()
+        let inside = self.0.iter().flat_map(|table| &table.entries);
+        inside.map(|e| e.count).sum()
     }
 }
 
@@ -142,7 +174,7 @@ impl From<Entry<(Kind, Tuple)>> for Message {
 
 /// A sink with a table before it.
 pub(crate) struct Tabled<'a, S: ?Sized> {
-    pub(crate) table: &'a mut CounterTable,
+    pub(crate) table: &'a mut CounterTables,
     pub(crate) out: &'a mut S,
 }
 
@@ -162,6 +194,12 @@ mod tests {
     use std::vec::Vec;
     use trommel_tuple::{Kind, Place, Tuple};
 
+    fn of(entries: u32) -> CounterTables {
+        let mut tables = Tables::NONE;
+        assert!(tables.push(TableSpec { entries, bits: 8 }));
+        CounterTables::new(&tables).expect("a table")
+    }
+
     fn message(pc: u64, kind: Kind) -> Message {
         Message {
             kind,
@@ -171,7 +209,7 @@ mod tests {
         }
     }
 
-    fn run(table: &mut CounterTable, pcs: &[u64]) -> Vec<(u64, u32)> {
+    fn run(table: &mut CounterTables, pcs: &[u64]) -> Vec<(u64, u32)> {
         let mut out = Vec::new();
         let mut sink = |m: Message| out.push((m.tuple.pc.word(), m.samples));
         for pc in pcs {
@@ -182,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entry_goes() {
-        let mut table = CounterTable::new(2);
+        let mut table = of(2);
         assert_eq!(run(&mut table, &[1, 2, 1, 3, 1, 2]), [(2, 1), (3, 1)]);
         assert_eq!(table.held(), 40);
         let mut rest = Vec::new();
@@ -193,14 +231,14 @@ mod tests {
 
     #[test]
     fn a_full_entry_is_sent() {
-        let mut table = CounterTable::new(2);
+        let mut table = of(2);
         assert_eq!(run(&mut table, &[7; 600]), [(7, 255), (7, 255)]);
         assert_eq!(table.held(), 900);
     }
 
     #[test]
     fn equal_tuples_of_two_kinds_are_two_entries() {
-        let mut table = CounterTable::new(4);
+        let mut table = of(4);
         for kind in [Kind::Value, Kind::Result, Kind::Value] {
             table.message(message(1, kind), &mut |_: Message| panic!("room for all"));
         }

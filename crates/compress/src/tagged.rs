@@ -6,7 +6,7 @@
 //! Strategy: a set-associative table of (tag, hits, misses, state). An entry collects the hits of
 //! its tag and sends the tuple at r of them. A miss does not evict at once, because the entry does
 //! not hold the tuple that would have to be sent: it puts the entry into `Evict`, where it waits for
-//! its tuple to come again with enough hits to be worth a message, or gives up after eight misses.
+//! its tuple to come again with enough hits to be worth a message, or gives up after eight misses, unless the spec says otherwise.
 //! No transition drops a count: what one tuple leaves behind, the next one inherits.
 //!
 //! Transitions, by the names of the paper's Figure 6:
@@ -25,12 +25,6 @@ use trommel_tuple::{Kind, Message, Tuple};
 
 use crate::hash::{Hash, HashKind, Layout, xor_fold};
 use crate::{Compress, Sink, TaggedSpec};
-
-/// `ShouldReplace`: misses in `Evict` after which the new tuple takes the entry.
-pub const TOO_MANY_MISSES: u32 = 8;
-
-/// `ShouldEvict`: a hit in `Evict` sends at r divided by this.
-pub const ENOUGH_HITS: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -82,11 +76,11 @@ impl Tagged {
 
 impl Entry {
     /// One more event for this entry's tuple; the count to send when there is one.
-    fn hit(&mut self, rate: u32) -> Option<u32> {
+    fn hit(&mut self, spec: &TaggedSpec) -> Option<u32> {
         self.hits += 1;
         if self.state == State::Evict {
             // E6a, E6.
-            if self.hits < rate.div_ceil(ENOUGH_HITS) {
+            if self.hits < spec.rate.div_ceil(spec.enough) {
                 return None;
             }
             let sent = core::mem::replace(&mut self.hits, self.misses);
@@ -96,7 +90,7 @@ impl Entry {
         }
         // E1, E3.
         self.state = State::Valid;
-        self.full(rate)
+        self.full(spec.rate)
     }
 
     /// E2: enough hits in Valid.
@@ -109,18 +103,18 @@ impl Entry {
     }
 
     /// An event of another tuple. Returns true if that one takes over.
-    fn miss(&mut self) -> bool {
+    fn miss(&mut self, spec: &TaggedSpec) -> bool {
         // E4, E5a.
         self.state = State::Evict;
         self.misses += 1;
-        self.misses >= TOO_MANY_MISSES
+        self.misses >= spec.misses
     }
 }
 
 impl Compress for Tagged {
     #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
-        let rate = self.spec.rate;
+        let spec = self.spec;
         let ways = self.spec.ways as usize;
         let tag = xor_fold(tuple.pc.word() ^ tuple.value, self.spec.tag_bits) as u16;
         let set = self.hash.index(tuple) as usize * ways;
@@ -135,7 +129,7 @@ impl Compress for Tagged {
             let entry = &mut set[way];
             entry.tag = tag;
             entry.used = self.clock;
-            entry.hit(rate)
+            entry.hit(&spec)
         } else {
             // The way in Evict is charged, else the least recently used.
             let charged = set
@@ -143,14 +137,14 @@ impl Compress for Tagged {
                 .min_by_key(|e| (e.state != State::Evict, e.used));
             let mut taken = None;
             if let Some(entry) = charged
-                && entry.miss()
+                && entry.miss(&spec)
             {
                 // E5.
                 entry.tag = tag;
                 entry.used = self.clock;
                 entry.hits += core::mem::take(&mut entry.misses);
                 entry.state = State::Valid;
-                taken = entry.full(rate);
+                taken = entry.full(spec.rate);
             }
             taken
         };

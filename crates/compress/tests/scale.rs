@@ -87,7 +87,12 @@ fn a_counter_table_adds_up_the_greatest_counts() {
         let spec: Result<Spec, _> = format!("R{first}+P{second}+A1").parse();
         assert!(spec.is_ok(), "{first} {second}");
     }
-    let mut table = trommel_compress::table::CounterTable::new(1);
+    let mut tables = trommel_compress::Tables::NONE;
+    tables.push(trommel_compress::TableSpec {
+        entries: 1,
+        bits: 8,
+    });
+    let mut table = trommel_compress::table::CounterTables::new(&tables).expect("a table");
     let message = Message {
         kind: Kind::Value,
         tuple: Tuple::default(),

@@ -216,7 +216,7 @@ fn errors_are_the_naive_ones_at_every_checkpoint() {
             let so_far = &events[..point.events as usize];
             // The error is the first level's.
             let first = Spec {
-                table: None,
+                tables: trommel_compress::Tables::NONE,
                 ..spec
             };
             let error = naive_error(&exact(so_far), &profile(&first, so_far).1, 100.0, 0.1, 0.4);

@@ -52,7 +52,7 @@ impl Shield {
             spec: interval,
             hash: spec.hash,
         };
-        (spec.thinning.is_none() && spec.table.is_none() && shield.fits()).then_some(shield)
+        (spec.thinning.is_none() && spec.tables.is_empty() && shield.fits()).then_some(shield)
     }
 
     fn fits(&self) -> bool {

@@ -5,7 +5,8 @@ use alloc::string::{String, ToString};
 use core::str::FromStr;
 
 use super::{
-    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
+    Algorithm, Estimate, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec, SpecError, Start,
+    TableSpec, Tables, TaggedSpec,
 };
 use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
@@ -16,6 +17,8 @@ const MAX_TABLE: u64 = 4096;
 const MAX_ACCUMULATOR: u64 = 1 << 20;
 const MAX_EARLY: u64 = 1000;
 const MAX_WAYS: u32 = 64;
+/// Bits of a counter of misses, or of messages.
+const MAX_COUNTER_BITS: u64 = 16;
 
 /// Longer names before those that they begin with.
 const ALGORITHMS: [Algorithm; 6] = [
@@ -42,18 +45,7 @@ impl FromStr for Spec {
                 level = at.thinned(thinning)?;
             }
         }
-        let table = if at.rest().starts_with('+') {
-            if matches!(level, Level::Interval(_)) {
-                return Err(at.error(
-                    "an interval profiler sends each candidate once an interval, so a counter \
-                     table after it has nothing to combine; remove it",
-                ));
-            }
-            at.expect("+A", "a counter table is written +A16")?;
-            Some(at.number("entries of the counter table", 1, MAX_TABLE)?)
-        } else {
-            None
-        };
+        let tables = at.tables(level)?;
         if !at.rest().is_empty() {
             let found = at.found();
             return Err(at.error(&format!(
@@ -65,7 +57,7 @@ impl FromStr for Spec {
             thinning,
             level,
             hash: at.hash,
-            table,
+            tables,
         })
     }
 }
@@ -254,7 +246,9 @@ impl<'a> Cursor<'a> {
                 ));
             }
             Level::Exact => 1,
-            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.rate(),
+            Level::Sample(sampler)
+            | Level::Split(sampler, _)
+            | Level::Nested(NestedSpec { sampler, .. }) => sampler.rate(),
             Level::Tagged(tagged) => tagged.rate,
         };
         let all = u64::from(rate) * u64::from(thinning.map_or(1, Sampler::rate));
@@ -265,20 +259,95 @@ impl<'a> Cursor<'a> {
         Ok(level)
     }
 
+    /// Counter tables after a level.
+    fn tables(&mut self, level: Level) -> Result<Tables> {
+        let mut tables = Tables::NONE;
+        while self.rest().starts_with('+') {
+            if matches!(level, Level::Interval(_)) {
+                return Err(self.error(
+                    "an interval profiler sends each candidate once an interval, so a counter \
+                     table after it has nothing to combine; remove it",
+                ));
+            }
+            let start = self.position;
+            self.expect("+A", "a counter table is written +A16")?;
+            let entries = self.number("entries of the counter table", 1, MAX_TABLE)?;
+            let bits = match self.take("/") {
+                true => {
+                    let bits = self.number("bits of its counters", 1, MAX_COUNTER_BITS)?;
+                    self.expect("bit", "counters of another width are written +A16/6bit")?;
+                    bits
+                }
+                false => 8,
+            };
+            if !tables.push(TableSpec { entries, bits }) {
+                let message = format!("at most {} counter tables follow each other", Tables::MOST);
+                return Err(self.error_at(start, &message));
+            }
+        }
+        Ok(tables)
+    }
+
+    /// A splitter, its letter taken, with what is in it.
+    fn split(&mut self, outer: bool) -> Result<NestedSpec> {
+        let form = "a splitter is written H[P256]2048";
+        let (start, before) = (self.position, self.hash);
+        self.hash_name()?;
+        if !outer && self.position != start && self.hash != before {
+            let message =
+                "splitters in each other have one hash function; name it at the outermost";
+            return Err(self.error_at(start, message));
+        }
+        self.expect("[", form)?;
+        let inside = self.position;
+        if self.rest().starts_with(['T', 'M', 'e']) {
+            return Err(self.error(
+                "inside H[…] stands a sampler or another splitter: P256, R256, D256, CR256 or H[P256]16",
+            ));
+        }
+        let inner = match self.take("H") {
+            true => Some(self.split(false)?),
+            false => None,
+        };
+        let sampler = match inner {
+            Some(inner) => inner.sampler,
+            None => self.sampler()?,
+        };
+        self.expect("]", form)?;
+        let number = self.position;
+        let n = self.power("number of substreams")?;
+        let Some(inner) = inner else {
+            return Ok(NestedSpec::new(sampler, n));
+        };
+        if matches!(sampler, Sampler::Counted(..)) {
+            let message = "inside two splitters stands P256, R256 or D256: software cannot tell the substreams of CR there";
+            return Err(self.error_at(inside, message));
+        }
+        let message = format!("at most {} splitters stand in each other", NestedSpec::MOST);
+        let nested = inner.within(n);
+        let nested = nested.ok_or_else(|| self.error_at(inside, &message))?;
+        if nested.substreams() > MAX_ENTRIES {
+            let message = format!(
+                "all substreams together ({}) must not be above {MAX_ENTRIES}",
+                nested.substreams()
+            );
+            return Err(self.error_at(number, &message));
+        }
+        Ok(nested)
+    }
+
     fn level(&mut self) -> Result<Level> {
         if self.take("exact") {
             Ok(Level::Exact)
         } else if let Some(algorithm) = ALGORITHMS.into_iter().find(|a| self.take(a.name())) {
             self.interval(algorithm)
         } else if self.take("H") {
-            self.hash_name()?;
-            self.expect("[", "a splitter is written H[P256]2048")?;
-            if self.rest().starts_with(['H', 'T', 'M', 'e']) {
-                return Err(self.error("inside H[…] stands a sampler: P256, R256, D256 or CR256"));
-            }
-            let sampler = self.sampler()?;
-            self.expect("]", "a splitter is written H[P256]2048")?;
-            Ok(Level::Split(sampler, self.power("number of substreams")?))
+            let nested = self.split(true)?;
+            let mut splits = nested.splits();
+            Ok(match (splits.next(), splits.next()) {
+                (Some(n), None) => Level::Split(nested.sampler, n),
+                _ => Level::Nested(nested),
+            })
         } else if self.take("T") {
             self.tagged()
         } else {
@@ -353,12 +422,58 @@ impl<'a> Cursor<'a> {
         self.expect("way/", form)?;
         let tag_bits = self.number("tag bits", 1, 16)?;
         self.expect("bit", form)?;
-        Ok(Level::Tagged(TaggedSpec {
+        let mut spec = TaggedSpec {
             rate,
             entries,
             ways,
             tag_bits,
-        }))
+            enough: TaggedSpec::ENOUGH,
+            misses: TaggedSpec::MISSES,
+            miss_bits: TaggedSpec::bits_of(TaggedSpec::MISSES),
+        };
+        if self.take(":") {
+            self.tagged_options(&mut spec)?;
+        }
+        Ok(Level::Tagged(spec))
+    }
+
+    fn tagged_options(&mut self, spec: &mut TaggedSpec) -> Result<()> {
+        let form = "options are E (divisor of enough hits), R (misses to replace) and B (bits of misses), as in :E4R8B3";
+        let [mut enough, mut misses, mut bits] = [None; 3];
+        let start = self.position;
+        while let Some(option) = self.rest().chars().next().filter(|c| *c != '+') {
+            let (to, what, most) = match option {
+                'E' => (&mut enough, "divisor of enough hits", 1 << 31),
+                'R' => (&mut misses, "misses to replace", 1 << MAX_COUNTER_BITS),
+                'B' => (&mut bits, "bits of misses", MAX_COUNTER_BITS),
+                _ => {
+                    let found = self.found();
+                    return Err(self.error(&format!("{found} is no option of T; {form}")));
+                }
+            };
+            if to.is_some() {
+                return Err(self.error(&format!("{option} was given before; remove one")));
+            }
+            self.position += 1;
+            let least = u64::from(option != 'B');
+            *to = Some(self.number(what, least, most)?);
+        }
+        if self.position == start {
+            return Err(self.error(&format!("options follow the colon; {form}")));
+        }
+        spec.enough = enough.unwrap_or(spec.enough);
+        spec.misses = misses.or_else(|| Some(1 << bits?)).unwrap_or(spec.misses);
+        spec.miss_bits = bits.unwrap_or(TaggedSpec::bits_of(spec.misses));
+        if TaggedSpec::bits_of(spec.misses) > spec.miss_bits {
+            let message = format!(
+                "{} bits cannot count to {} misses; take at least B{}",
+                spec.miss_bits,
+                spec.misses - 1,
+                TaggedSpec::bits_of(spec.misses)
+            );
+            return Err(self.error_at(start, &message));
+        }
+        Ok(())
     }
 
     /// An interval profiler, its letters already taken.

@@ -4,7 +4,7 @@ mod naive;
 
 use std::collections::{BTreeMap, HashMap};
 
-use naive::{Profiler, apart, cheap_index, index, multi_hash, table, tagged, thinned};
+use naive::{Profiler, apart, cheap_index, index, multi_hash, nth_index, table, tagged, thinned};
 use proptest::prelude::*;
 use trommel_compress::random::SplitMix64;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
@@ -53,6 +53,11 @@ fn pairs(kept: &Kept) -> Vec<(Tuple, u64)> {
     kept.messages.iter().map(|m| (m.tuple, m.count)).collect()
 }
 
+fn told(kept: &Kept) -> Vec<naive::Told> {
+    let told = |m: &Message| (m.tuple, m.count, m.samples);
+    kept.messages.iter().map(told).collect()
+}
+
 fn totals(kept: &Kept) -> BTreeMap<Tuple, u64> {
     let mut totals = BTreeMap::new();
     for message in &kept.messages {
@@ -61,7 +66,7 @@ fn totals(kept: &Kept) -> BTreeMap<Tuple, u64> {
     totals
 }
 
-const COUNTING: [&str; 15] = [
+const COUNTING: [&str; 18] = [
     "exact",
     "P1",
     "P7",
@@ -77,6 +82,9 @@ const COUNTING: [&str; 15] = [
     "P4+P1",
     "P4+H[P3]8+A2",
     "P3+T[16]16/2way/2bit",
+    "H[H[P3]4]2",
+    "P2+A2/3bit+A4",
+    "T[16]16/2way/2bit:E2B1",
 ];
 
 proptest! {
@@ -229,10 +237,49 @@ proptest! {
     #[test]
     fn a_counter_table_is_its_model(tuples in stream(), k in 1usize..9) {
         for spec in ["exact", "P2", "H[P2]8"] {
-            let expected = table(&pairs(&run(spec, &tuples).0), k);
+            let expected = table(&told(&run(spec, &tuples).0), k, 255);
             // What is inside at the end is sent from the least recently used on.
-            prop_assert_eq!(pairs(&run(&format!("{spec}+A{k}"), &tuples).0), expected);
+            prop_assert_eq!(told(&run(&format!("{spec}+A{k}"), &tuples).0), expected);
         }
+    }
+
+    #[test]
+    fn counter_tables_of_any_width_follow_each_other(
+        tuples in stream(), first in (1usize..5, 1u32..5), second in (1usize..9, 1u32..9),
+    ) {
+        for spec in ["P1", "H[P2]8"] {
+            let alone = told(&run(spec, &tuples).0);
+            let [one, two] = [first, second].map(|(k, bits)| (k, (1 << bits) - 1));
+            // The first one's rest comes to the second one at the end, after all else.
+            let expected = table(&table(&alone, one.0, one.1), two.0, two.1);
+            let spec = format!("{spec}+A{}/{}bit+A{}/{}bit", first.0, first.1, second.0, second.1);
+            prop_assert_eq!(told(&run(&spec, &tuples).0), expected, "{}", spec);
+        }
+    }
+
+    #[test]
+    fn splitters_in_each_other_are_their_model(
+        tuples in stream(), r in 1u32..5, outer in 0u32..4, middle in 0u32..3, inner in 0u32..4,
+    ) {
+        for name in ["", ":mul", ":crc"] {
+            let mut counters = HashMap::new();
+            let expected: Vec<_> = tuples.iter().filter(|t| {
+                let digit = |(n, bits): (u32, u32)| nth_index(name, n, **t, bits);
+                let at: Vec<u64> = (0..).zip([outer, middle, inner]).map(digit).collect();
+                let counter = counters.entry(at).or_insert(0);
+                *counter = (*counter + 1) % r;
+                *counter == 0
+            }).map(|t| (*t, u64::from(r))).collect();
+            let [a, b, c] = [outer, middle, inner].map(|bits| 1u32 << bits);
+            let spec = format!("H{name}[H[H[P{r}]{c}]{b}]{a}");
+            prop_assert_eq!(pairs(&run(&spec, &tuples).0), expected, "{}", spec);
+        }
+        let nested = format!("H[H[R{r}]4]2");
+        prop_assert_eq!(pairs(&run(&nested, &tuples).0), pairs(&run(&format!("R{r}"), &tuples).0));
+        // A splitter in one is that splitter, by the second function.
+        let none = format!("H[H[D{r}]1]{}", 1 << outer);
+        let alone = format!("H[D{r}]{}", 1 << outer);
+        prop_assert_eq!(pairs(&run(&none, &tuples).0), pairs(&run(&alone, &tuples).0));
     }
 
     #[test]
@@ -241,7 +288,18 @@ proptest! {
     ) {
         let spec = format!("T[{r}]{}/{ways}way/{tag}bit", ways << bits);
         let (kept, held) = run(&spec, &tuples);
-        let (sent, model_held) = tagged(&tuples, r, bits, ways, tag);
+        let (sent, model_held) = tagged(&tuples, r, bits, ways, tag, (4, 8));
+        prop_assert_eq!(pairs(&kept), sent);
+        prop_assert_eq!(held, Some(model_held));
+    }
+
+    #[test]
+    fn tagged_gives_up_and_sends_when_its_spec_says(
+        tuples in stream(), r in 1u32..40, bits in 0u32..3, ways in 1usize..4, enough in 1u32..9, misses in 1u32..20,
+    ) {
+        let spec = format!("T[{r}]{}/{ways}way/2bit:E{enough}R{misses}", ways << bits);
+        let (kept, held) = run(&spec, &tuples);
+        let (sent, model_held) = tagged(&tuples, r, bits, ways, 2, (enough, misses));
         prop_assert_eq!(pairs(&kept), sent);
         prop_assert_eq!(held, Some(model_held));
     }

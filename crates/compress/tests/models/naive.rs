@@ -17,6 +17,7 @@ pub(crate) fn tagged(
     set_bits: u32,
     ways: usize,
     tag_bits: u32,
+    (enough, misses): (u32, u32),
 ) -> (Vec<(Tuple, u64)>, u64) {
     const EMPTY: u8 = 0;
     const VALID: u8 = 1;
@@ -45,14 +46,14 @@ pub(crate) fn tagged(
         } else {
             w.miss += 1;
             w.state = EVICT;
-            if w.miss < 8 {
+            if w.miss < misses {
                 continue;
             }
-            (w.hit, w.miss, w.state) = (w.hit + 8, 0, VALID);
+            (w.hit, w.miss, w.state) = (w.hit + misses, 0, VALID);
         }
         w.tag = tag;
         if w.state == EVICT {
-            if 4 * w.hit >= r {
+            if enough * w.hit >= r {
                 sent.push((*t, u64::from(w.hit)));
                 (w.hit, w.miss, w.state) = (w.miss, 0, EMPTY);
             }
@@ -164,9 +165,20 @@ pub(crate) fn thinned(tuples: &[Tuple], rule: char, k: u64) -> Vec<Tuple> {
 
 /// The indices of a hash function into a table of `bits` bits, by the definitions in docs/specs.md.
 pub(crate) fn cheap_index(name: &str, tuple: Tuple, bits: u32) -> u64 {
+    nth_index(name, 0, tuple, bits)
+}
+
+/// The same of function `n` of the family: splitters in each other have one each.
+pub(crate) fn nth_index(name: &str, n: u32, tuple: Tuple, bits: u32) -> u64 {
+    if name.is_empty() {
+        return index(n, tuple, bits);
+    }
     let (pc, value) = (tuple.pc.word(), tuple.value);
     if name == ":mul" {
         let mut random = SplitMix64::new(1);
+        for _ in 0..3 * n {
+            random.draw();
+        }
         let [a, b, c] = core::array::from_fn(|_| random.draw() | 1);
         let w = (pc.wrapping_mul(a)).wrapping_add(value.rotate_left(32).wrapping_mul(b));
         let w = (w ^ w >> 32).wrapping_mul(c);
@@ -174,7 +186,7 @@ pub(crate) fn cheap_index(name: &str, tuple: Tuple, bits: u32) -> u64 {
     }
     // Bit by bit, least significant first.
     let mut crc = 1u32;
-    for word in [pc, value] {
+    for word in [pc.rotate_left(7 * n), value] {
         for bit in 0..64 {
             let low = (crc ^ (word >> bit) as u32) & 1;
             crc = (crc >> 1) ^ (0x82f6_3b78 * low);
@@ -183,22 +195,24 @@ pub(crate) fn cheap_index(name: &str, tuple: Tuple, bits: u32) -> u64 {
     u64::from(crc) & ((1 << bits) - 1)
 }
 
-/// The counter table as a list in order of use, before what it sends.
-pub(crate) fn table(messages: &[(Tuple, u64)], k: usize) -> Vec<(Tuple, u64)> {
-    let (mut inside, mut sent) = (Vec::<(Tuple, u64, u32)>::new(), Vec::new());
-    for (tuple, count) in messages {
+/// Messages: the tuple, its count and samples.
+pub(crate) type Told = (Tuple, u64, u32);
+
+/// The counter table as a list in order of use, before what it sends; an entry is full at so many samples.
+pub(crate) fn table(messages: &[Told], k: usize, full: u32) -> Vec<Told> {
+    let (mut inside, mut sent) = (Vec::<Told>::new(), Vec::new());
+    for (tuple, count, samples) in messages {
         let found = inside.iter().position(|e| e.0 == *tuple);
         let (_, before, n) = found.map_or((*tuple, 0, 0), |at| inside.remove(at));
-        if n + 1 == 255 {
-            sent.push((*tuple, before + count));
+        if n + samples >= full {
+            sent.push((*tuple, before + count, n + samples));
             continue;
         }
         if inside.len() == k {
-            let (tuple, count, _) = inside.remove(0);
-            sent.push((tuple, count));
+            sent.push(inside.remove(0));
         }
-        inside.push((*tuple, before + count, n + 1));
+        inside.push((*tuple, before + count, n + samples));
     }
-    sent.extend(inside.into_iter().map(|(tuple, count, _)| (tuple, count)));
+    sent.extend(inside);
     sent
 }

@@ -60,7 +60,7 @@ pub(super) type Sums = PerKind;
 
 /// Returns whether a spec counts everything, so that the order of events does not matter.
 pub fn is_exact(spec: &Spec) -> bool {
-    spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none()
+    spec.level == Level::Exact && spec.tables.is_empty() && spec.thinning.is_none()
 }
 
 /// Three exclusive ways to fold records.
@@ -149,7 +149,7 @@ impl Folder {
         let exact = exact && !makes_paths && simulator.is_none();
         let moves = makes_paths || kinds.has(Kind::Mispredict);
         let messages = match counts {
-            TargetCounts::Strata(strata) => Some(Messages::new(strata, spec.table)),
+            TargetCounts::Strata(strata) => Some(Messages::new(strata, spec.tables.plain())),
             TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => None,
         };
         let mut ordered =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use trommel_compress::interval::Statistics;
-use trommel_compress::table::CounterTable;
+use trommel_compress::table::CounterTables;
 use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Message};
@@ -159,7 +159,7 @@ struct Run {
     spec: Spec,
     seeds: Seeds,
     first: FirstLevel,
-    table: Option<CounterTable>,
+    table: Option<CounterTables>,
     profile: Estimator,
     /// Messages after the counter table.
     messages: PerKind,
@@ -179,7 +179,7 @@ struct Run {
 struct Fold<'a> {
     tuples: &'a Tuples,
     profile: &'a mut Estimator,
-    table: Option<&'a mut CounterTable>,
+    table: Option<&'a mut CounterTables>,
     messages: &'a mut PerKind,
     candidates: Option<&'a mut Vec<Message>>,
 }
@@ -208,7 +208,7 @@ impl Run {
             spec: *spec,
             seeds,
             first: FirstLevel::new(spec, seeds),
-            table: spec.table.map(CounterTable::new),
+            table: CounterTables::new(&spec.tables),
             profile: Estimator::new(spec, seeds),
             messages: PerKind::default(),
             points: Vec::new(),

@@ -17,6 +17,11 @@ fn every_form_round_trips() {
         "H[R3]1",
         "H[D256]16777216",
         "H[CR256:sum]512+A16",
+        "H[H[P2]2]2",
+        "H:mul[H[H[D3]1]64]32+A16",
+        "P4+A16+A64",
+        "P4+A16/6bit+A64+A4/16bit",
+        "T[256]2048/2way/2bit:E2R4B2",
         "exact+A1",
         "P7+A4096",
         "T[256]2048/2way/2bit",
@@ -93,7 +98,11 @@ fn wrong_specs_name_the_column() {
         ("H[P256]", 8, "expected a number"),
         ("H[P256]2000", 8, "take 1024 or 2048"),
         ("H[P256]2k", 8, "take 1024 or 2048"),
-        ("H[H[P2]2]2", 3, "inside H"),
+        ("H[T[2]2/1way/1bit]2", 3, "inside H"),
+        ("H[H[CR2]2]2", 3, "inside two"),
+        ("H:mul[H:crc[P2]2]2", 8, "one hash"),
+        ("H[H[H[H[H[P2]2]2]2]2]2", 3, "at most 4"),
+        ("H[H[P2]8192]4096", 13, "all substreams"),
         ("H[exact]2", 3, "inside H"),
         ("H:[P256]2048", 3, ":crc and :mul"),
         ("H:md5[P256]2048", 3, "'m'"),
@@ -104,7 +113,13 @@ fn wrong_specs_name_the_column() {
         ("P256+B16", 6, "+A16"),
         ("P256+A", 7, "counter table"),
         ("P256+A0", 7, "between 1 and 4096"),
-        ("P256+A16+A16", 9, "remove it"),
+        ("P2+A1+A2+A3+A4", 12, "at most 3"),
+        ("P2+A16/17bit", 8, "bits of its counters"),
+        ("P2+A16/6", 9, "6bit"),
+        ("T[9]8/2way/2bit:", 17, "options follow"),
+        ("T[9]8/2way/2bit:X1", 17, "no option of T"),
+        ("T[9]8/2way/2bit:R8B2", 17, "at least B3"),
+        ("T[9]8/2way/2bit:R8R9", 19, "given before"),
         ("T[256]2048/2way/2bits", 21, "'s'"),
         ("T[256]2048/3way/2bit", 7, "take 1536 or 3072"),
         ("T[256]2048/2ways/2bit", 16, "expected '/'"),
@@ -199,7 +214,7 @@ fn wrong_specs_name_the_column() {
         ("exact+P4", 6, "only P256, R256 or D256"),
         ("H[P4]4+P4", 7, "only P256, R256 or D256"),
         ("D65536+P65536", 8, "both rates together (4294967296)"),
-        ("D16+A16+P4", 8, "remove it"),
+        ("D16+A16+P4", 9, "a counter table is written"),
     ] {
         match text.parse::<Spec>() {
             Ok(spec) => panic!("{text} was read as {spec}"),
@@ -231,16 +246,29 @@ fn any_spec() -> impl Strategy<Value = Spec> {
         rate().prop_map(Sampler::Countdown),
         (rate(), estimate).prop_map(|(rate, estimate)| Sampler::Counted(rate, estimate)),
     ];
-    let tagged =
-        (1u32..1 << 31, 1u32..8, 0u32..12, 1u32..17).prop_map(|(rate, ways, bits, tag_bits)| {
-            let entries = ways << bits;
+    let times = prop_oneof![Just((4, 8)), (1u32..99, 1u32..1 << 16)];
+    let tagged = (1u32..1 << 31, 1u32..8, 0u32..12, 1u32..17, times, 0u32..3).prop_map(
+        |(rate, ways, bits, tag_bits, (enough, misses), more)| {
             Level::Tagged(TaggedSpec {
                 rate,
-                entries,
+                entries: ways << bits,
                 ways,
                 tag_bits,
+                enough,
+                misses,
+                miss_bits: (TaggedSpec::bits_of(misses) + more).min(16),
             })
-        });
+        },
+    );
+    let plain = sampler.clone().prop_map(|sampler| match sampler {
+        Sampler::Counted(rate, _) => Sampler::Random(rate),
+        other => other,
+    });
+    let nested = (plain, prop::collection::vec(0u32..7, 2..=4)).prop_map(|(sampler, bits)| {
+        let spec = NestedSpec::new(sampler, 1 << bits[0]);
+        let around = |spec: NestedSpec, bits: &u32| spec.within(1 << bits).expect("few");
+        Level::Nested(bits[1..].iter().fold(spec, around))
+    });
     let lengths = (rate(), any::<bool>()).prop_map(|(a, adapts)| match adapts {
         true => (a, a.saturating_add(a)),
         false => (a, a),
@@ -299,6 +327,7 @@ fn any_spec() -> impl Strategy<Value = Spec> {
         Just(Level::Exact),
         sampler.clone().prop_map(Level::Sample),
         (sampler.clone(), 0u32..25).prop_map(|(s, bits)| Level::Split(s, 1 << bits)),
+        nested,
         tagged,
         interval,
     ];
@@ -308,17 +337,21 @@ fn any_spec() -> impl Strategy<Value = Spec> {
         HashKind::Multiply,
     ]));
     let before = prop::option::of((sampler, 1u32..3000));
-    let table = prop::option::of(1u32..=4096);
-    (before, level, hash, table).prop_map(|(before, level, hash, table)| {
+    let table = (1u32..=4096, prop_oneof![Just(8), 1u32..=16]);
+    let table = table.prop_map(|(entries, bits)| TableSpec { entries, bits });
+    let tables = prop::collection::vec(table, 0..=Tables::MOST);
+    (before, level, hash, tables).prop_map(|(before, level, hash, all)| {
         let hashes = match level {
             Level::Exact | Level::Sample(_) => false,
-            Level::Split(..) | Level::Tagged(_) => true,
+            Level::Split(..) | Level::Nested(_) | Level::Tagged(_) => true,
             Level::Interval(spec) => spec.algorithm.has_tables(),
         };
         let rate = match level {
             Level::Interval(_) => u32::MAX,
             Level::Exact => 1,
-            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.rate(),
+            Level::Sample(sampler)
+            | Level::Split(sampler, _)
+            | Level::Nested(NestedSpec { sampler, .. }) => sampler.rate(),
             Level::Tagged(tagged) => tagged.rate,
         };
         let thinning = before.and_then(|(sampler, k)| {
@@ -331,11 +364,15 @@ fn any_spec() -> impl Strategy<Value = Spec> {
                 Sampler::Counted(..) => None,
             }
         });
+        let mut tables = Tables::NONE;
+        if !matches!(level, Level::Interval(_)) {
+            assert!(all.into_iter().all(|table| tables.push(table)));
+        }
         Spec {
             thinning,
             level,
             hash: if hashes { hash } else { HashKind::Paper },
-            table: table.filter(|_| !matches!(level, Level::Interval(_))),
+            tables,
         }
     })
 }
