@@ -33,6 +33,18 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     if all && args.names.len() > 1 {
         bail!("`all` stands alone: trommel lab all");
     }
+    let (programs, own) = match &args.program {
+        None => (&trommel_lab::PROGRAMS[..], None),
+        Some(text) => {
+            let command = words(text)?;
+            let cache = Scratch::new(&cache()?)?;
+            (trommel_lab::own(command), Some(cache))
+        }
+    };
+    let experiments = match args.program {
+        None => experiments,
+        Some(_) => of_programs(experiments, all)?,
+    };
     let terminal = std::io::stderr().is_terminal();
     let clear = if terminal { "\r\x1b[K" } else { "" };
     let progress = |text: &str| {
@@ -50,10 +62,15 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     };
     let lab = Lab {
         trommel: Some(std::env::current_exe().context("cannot find this program to record with")?),
-        cache: cache()?,
+        cache: match &own {
+            Some(own) => own.0.clone(),
+            None => cache()?,
+        },
         events: args.events.unwrap_or(trommel_lab::EVENTS),
-        skip: trommel_lab::SKIP,
+        // Of a program of the user's own all of it is wanted.
+        skip: if own.is_some() { 0 } else { trommel_lab::SKIP },
         trials: TRIALS,
+        programs,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         say: &say,
         progress: &progress,
@@ -98,6 +115,75 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Those of the experiments that can be of the user's own program. One that is named and cannot is refused.
+fn of_programs(
+    experiments: Vec<&'static Experiment>,
+    all: bool,
+) -> Result<Vec<&'static Experiment>> {
+    if let Some(other) = experiments.iter().find(|e| !all && !e.takes_programs()) {
+        let able = EXPERIMENTS.iter().filter(|e| e.takes_programs());
+        let names: Vec<_> = able.map(|e| e.name).collect();
+        bail!(
+            "`{}` cannot be of a program of yours: it simulates, or has programs that were written for it; these can: {}",
+            other.name,
+            names.join(", ")
+        );
+    }
+    let able = experiments.into_iter().filter(|e| e.takes_programs());
+    Ok(able.collect())
+}
+
+/// The words of a command: blanks separate, quotation marks and backslashes keep together. No shell reads it.
+fn words(text: &str) -> Result<Vec<PathBuf>> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(mark), c) if c == mark => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, '|' | '<' | '>' | ';' | '&') => {
+                bail!(
+                    "--program {text:?}: `{c}` is for a shell; put such a command into a script, and name that"
+                )
+            }
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if let Some(mark) = quote {
+        bail!("--program {text:?}: a {mark} is missing at the end");
+    }
+    words.extend(word);
+    if words.is_empty() {
+        bail!("--program: name a program and its arguments, as in --program './app 100'");
+    }
+    Ok(words.into_iter().map(PathBuf::from).collect())
+}
+
+/// A directory for recordings of the user's own program: it may be another one the next time. It is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(caches: &std::path::Path) -> Result<Self> {
+        let dir = caches.join(format!("own-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 fn list() -> Result<ExitCode> {
     let columns = output::width(&std::io::stdout());
     let mut out = output::stdout();
@@ -125,4 +211,46 @@ fn cache() -> Result<PathBuf> {
     let caches = caches::directory()
         .context("neither XDG_CACHE_HOME nor HOME is set: where should recordings be kept?")?;
     Ok(caches.join("lab"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_taken_apart_as_a_shell_would() {
+        let of =
+            |text| words(text).map(|all| all.iter().map(|w| w.display().to_string()).collect());
+        let told: [(&str, &[&str]); 4] = [
+            ("./app  1 2", &["./app", "1", "2"]),
+            (
+                "a 'b  c' \"d \\\" e\" f\\ g",
+                &["a", "b  c", "d \" e", "f g"],
+            ),
+            ("a ''", &["a", ""]),
+            ("  a\tb ", &["a", "b"]),
+        ];
+        for (text, expected) in told {
+            let found: Vec<String> = of(text).expect(text);
+            assert_eq!(found, expected, "{text}");
+        }
+        for wrong in ["", "  ", "a 'b", "a | b", "a > b", "a; b"] {
+            assert!(words(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_of_ones_own_program_is_refused_with_what_can() {
+        let named = |name| of_programs(vec![find(name).expect("there")], false);
+        assert!(named("stratified-8").is_ok() && named("rpa-fig7").is_ok());
+        let error = named("values-table1")
+            .expect_err("its own programs")
+            .to_string();
+        assert!(
+            error.contains("multihash-12") && !error.contains("stratified-4,"),
+            "{error}"
+        );
+        let all = of_programs(EXPERIMENTS.iter().collect(), true).expect("those that can");
+        assert!(all.len() > 20 && all.len() < EXPERIMENTS.len());
+    }
 }

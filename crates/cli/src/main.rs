@@ -28,6 +28,7 @@ mod latency;
 mod load;
 mod machine;
 mod merge;
+mod model;
 mod news;
 mod next;
 mod others;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
         Command::Query(args) => query::run(&args.command),
+        Command::Model(args) => model::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Help(args) => help::run(&args),

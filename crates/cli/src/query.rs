@@ -37,6 +37,13 @@ pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
 
 /// The program in a file that is to be put to a running program, a text or assembled.
 pub(crate) fn question(path: &Path) -> Result<Program> {
+    let program = assembled(path)?;
+    queries::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
+    Ok(program)
+}
+
+/// The program in a file, a text or assembled, whoever answers it.
+pub(crate) fn assembled(path: &Path) -> Result<Program> {
     let bytes = bytes(path, trommel_query::MAX_TEXT)?;
     // What is said of a text is said of an assembled program, too: its lines are those of `disasm`.
     let text = match bytes.starts_with(&image::MAGIC) {
@@ -56,7 +63,6 @@ pub(crate) fn question(path: &Path) -> Result<Program> {
         Ok(assembly) => assembly.program,
         Err(_) => bail!("{}: nothing was run", name(path)),
     };
-    queries::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
     Ok(program)
 }
 

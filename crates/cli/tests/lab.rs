@@ -49,6 +49,7 @@ fn small<'a>(dir: &Dir, threads: usize, say: &'a (dyn Fn(&str) + Sync)) -> Lab<'
         events: 20_000,
         skip: 1000,
         trials: 1,
+        programs: &trommel_lab::PROGRAMS,
         threads,
         say,
         progress: &|_| {},

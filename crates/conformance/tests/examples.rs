@@ -47,7 +47,7 @@ const CARGO: [&str; 29] = [
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "annotate",
     "report",
     "diff",
@@ -62,6 +62,7 @@ const COMMANDS: [&str; 23] = [
     "latency",
     "replay",
     "c2c",
+    "model",
     "stream",
     "compress",
     "query",
@@ -146,6 +147,8 @@ fn stage() -> Result<Scratch, String> {
         printf 'for opSTORE 1 always collect op1;\n    send 3 stop;\n' > stores.rpa
         trommel query asm -o stores.bin stores.rpa
         printf 'for opBRANCH * every 256 collect pc misc;\n    send 1 stop;\n' > edges.rpa
+        printf 'for evL2DMISS * always collect pc res2;\n    send 1 stop;\n' > misses.rpa
+        printf 'window = 32\n' > small.machine
         ln -s "$WORKSPACE/include" "$WORKSPACE/examples" .
         cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c
         cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c"#;

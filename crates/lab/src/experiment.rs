@@ -50,6 +50,15 @@ pub struct Experiment {
     pub run: fn(&Lab<'_>, &Results) -> Findings,
 }
 
+impl Experiment {
+    /// Returns true if it can be of the user's own program: it reads streams of any program, or runs any on the model or under the
+    /// engine. Others simulate, build programs of their own at several levels, or follow a course of certain ones.
+    pub fn takes_programs(&self) -> bool {
+        let streams = !(self.needs)().is_empty();
+        streams || self.paper == Paper::Relational || self.name == "dynamo-fig7"
+    }
+}
+
 /// A mean; `NaN` of nothing.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (n, sum) = values

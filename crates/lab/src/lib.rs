@@ -41,7 +41,7 @@ pub use experiment::{Experiment, Paper};
 pub use experiments::{EXPERIMENTS, named};
 pub use findings::{Cell, Claim, Findings, Table, Verdict};
 pub use plan::{Need, Results};
-pub use programs::{PROGRAMS, Program};
+pub use programs::{PROGRAMS, Program, own};
 pub use report::{Report, Written, write};
 pub use streams::Feed;
 
@@ -62,6 +62,8 @@ pub struct Lab<'a> {
     pub skip: u64,
     /// Simulated streams for each point of stratified figure 4.
     pub trials: u32,
+    /// The programs: [`PROGRAMS`], or the one that [`own`] makes.
+    pub programs: &'static [Program],
     /// Streams read at a time.
     pub threads: usize,
     /// Receiver of messages to the user.
@@ -96,6 +98,22 @@ impl LabError {
 }
 
 impl Lab<'_> {
+    /// The name of the user's own program, if that is what is studied.
+    pub fn own(&self) -> Option<&'static str> {
+        let program = self.programs.first()?;
+        program.is_own().then_some(program.name)
+    }
+
+    /// The name of a program of the lab, or of the user's own in its place.
+    pub(crate) fn subject_named(&self, name: &'static str) -> &'static str {
+        self.own().unwrap_or(name)
+    }
+
+    /// A program by its name.
+    pub(crate) fn program(&self, name: &str) -> Option<&'static Program> {
+        self.programs.iter().find(|p| p.name == name)
+    }
+
     /// Runs experiments, in their order, with one pass over each stream.
     pub fn run(
         &self,
@@ -120,7 +138,7 @@ impl Lab<'_> {
     ) -> Result<(), LabError> {
         let mut left: Vec<(&'static Experiment, Vec<Need>)> =
             experiments.iter().map(|e| (*e, (e.needs)())).collect();
-        let mut results = Results::default();
+        let mut results = Results::of(self.programs);
         let mut read: BTreeSet<Feed> = BTreeSet::new();
         loop {
             let known = |needs: &[Need]| needs.iter().all(|need| read.contains(&need.feed));

@@ -30,7 +30,7 @@ use trommel_query::Operation;
 use trommel_query::engine::Effect;
 
 use crate::Lab;
-use crate::programs::{PROGRAMS, Program};
+use crate::programs::Program;
 use crate::streams::make_private;
 
 /// Instructions of each program.
@@ -180,7 +180,7 @@ pub(crate) type Runs = Vec<(&'static str, Vec<Arc<RunFigures>>)>;
 impl Lab<'_> {
     /// Runs all programs that there are, with each of the setups.
     pub(crate) fn machines(&self, machines: &Machines, setups: &[Setup]) -> Runs {
-        let programs = self.each(PROGRAMS.iter().collect(), |program| {
+        let programs = self.each(self.programs.iter().collect(), |program| {
             Some((program.name, self.recorded(machines, program)?))
         });
         let programs: Vec<_> = programs.into_iter().flatten().collect();
@@ -230,7 +230,7 @@ impl Lab<'_> {
             });
             Some((program.name, told))
         };
-        let done = self.each(PROGRAMS.iter().collect(), of);
+        let done = self.each(self.programs.iter().collect(), of);
         done.into_iter().flatten().collect()
     }
 
@@ -320,13 +320,16 @@ impl Lab<'_> {
         ));
         let command = || {
             let mut command = Command::new(&ready.command[0]);
+            command.args(&ready.command[1..]);
+            if !program.is_own() {
+                command
+                    .env_clear()
+                    .env("LC_ALL", "C")
+                    .env("PERL_HASH_SEED", "0")
+                    .env("PYTHONHASHSEED", "0")
+                    .current_dir(&self.cache);
+            }
             command
-                .args(&ready.command[1..])
-                .env_clear()
-                .env("LC_ALL", "C")
-                .env("PERL_HASH_SEED", "0")
-                .env("PYTHONHASHSEED", "0")
-                .current_dir(&self.cache)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
@@ -340,6 +343,7 @@ impl Lab<'_> {
             every,
             stretches: STRETCHES,
             instructions,
+            finish: false,
         };
         let trace = record(&mut command(), &wanted).map_err(told)?;
         if trace.is_empty() {

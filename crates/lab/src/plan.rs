@@ -13,8 +13,8 @@ use trommel_compress::{Seeds, Spec};
 use trommel_profile::accuracy::{Evaluation, Evaluator, Options, Unjudged};
 
 use crate::machines::Machines;
-use crate::programs::PROGRAMS;
-use crate::streams::{Feed, program};
+use crate::programs::{PROGRAMS, Program};
+use crate::streams::Feed;
 use crate::{Lab, LabError};
 
 /// Evaluations that an experiment needs.
@@ -62,14 +62,29 @@ const TRANSFERS: u64 = 4_000_000;
 const TOGETHER: usize = 48;
 
 /// The evaluations of all needs.
-#[derive(Default)]
 pub struct Results {
+    programs: &'static [Program],
     evaluations: BTreeMap<(&'static str, Feed), Vec<Evaluation>>,
     /// Runs on the modelled machine, made when they are first asked for.
     pub(crate) machines: Machines,
 }
 
+impl Default for Results {
+    fn default() -> Self {
+        Self::of(&PROGRAMS)
+    }
+}
+
 impl Results {
+    /// Nothing of these programs so far.
+    pub(crate) fn of(programs: &'static [Program]) -> Self {
+        Self {
+            programs,
+            evaluations: BTreeMap::new(),
+            machines: Machines::default(),
+        }
+    }
+
     /// Adds what was found of further events.
     pub(crate) fn add(&mut self, others: Self) {
         for (key, mut list) in others.evaluations {
@@ -79,7 +94,7 @@ impl Results {
 
     /// The programs whose events of this feed were evaluated, in the lab's order.
     pub fn programs(&self, feed: Feed) -> Vec<&'static str> {
-        let names = PROGRAMS.iter().map(|p| p.name);
+        let names = self.programs.iter().map(|p| p.name);
         names
             .filter(|n| self.evaluations.contains_key(&(n, feed)))
             .collect()
@@ -90,7 +105,7 @@ impl Results {
     /// # Panics
     /// When no experiment asked for that spec: a mistake in the experiment.
     pub fn get(&self, program: &str, feed: Feed, spec: &str, seed: u64) -> Option<&Evaluation> {
-        let name = PROGRAMS.iter().find(|p| p.name == program)?.name;
+        let name = self.programs.iter().find(|p| p.name == program)?.name;
         let all = self.evaluations.get(&(name, feed))?;
         let wanted = parsed(spec);
         let found = all
@@ -145,8 +160,9 @@ impl Lab<'_> {
     pub(crate) fn evaluate(&self, needs: &[Need]) -> Result<Results, LabError> {
         let mut wanted: BTreeMap<(usize, Feed), BTreeSet<(String, u64)>> = BTreeMap::new();
         for need in needs {
-            for (order, program) in PROGRAMS.iter().enumerate() {
-                if need.programs.is_empty() || need.programs.contains(&program.name) {
+            for (order, program) in self.programs.iter().enumerate() {
+                let all = need.programs.is_empty() || program.is_own();
+                if all || need.programs.contains(&program.name) {
                     let specs = wanted.entry((order, need.feed)).or_default();
                     specs.extend(need.specs.iter().cloned());
                 }
@@ -154,14 +170,25 @@ impl Lab<'_> {
         }
         let mut jobs = Vec::new();
         for ((order, feed), specs) in wanted {
-            let name = PROGRAMS[order].name;
-            let Some(path) = program(name)
-                .map(|p| self.stream(p, feed))
-                .transpose()?
-                .flatten()
-            else {
+            let program = &self.programs[order];
+            let name = program.name;
+            let Some(path) = self.stream(program, feed)? else {
                 continue;
             };
+            let limit = match feed {
+                Feed::Transfers => self.events.min(TRANSFERS),
+                Feed::MoreTransfers => self.events.min(4 * TRANSFERS),
+                _ => self.events,
+            };
+            // The lab's programs are long enough.
+            let limit = match program.is_own() {
+                true => self.length(&path, feed, limit)?,
+                false => limit,
+            };
+            if limit == 0 {
+                (self.say)(&format!("{name} has no {} events", feed.recorded()));
+                continue;
+            }
             let seeded = |(spec, seed): &(String, u64)| {
                 let seeds = Seeds {
                     hash: *seed,
@@ -175,11 +202,7 @@ impl Lab<'_> {
                 feed,
                 path: path.clone(),
                 specs: specs.to_vec(),
-                limit: match feed {
-                    Feed::Transfers => self.events.min(TRANSFERS),
-                    Feed::MoreTransfers => self.events.min(4 * TRANSFERS),
-                    _ => self.events,
-                },
+                limit,
             }));
         }
         // Longest first, so that no thread is left with it at the end.

@@ -31,6 +31,25 @@ pub struct Program {
     pub about: &'static str,
     /// Package to install.
     pub package: &'static str,
+    /// The user's own command, in place of all that.
+    given: &'static [PathBuf],
+}
+
+/// The user's own program, as the only one: a command that is run as it is. It is kept for good.
+pub fn own(command: Vec<PathBuf>) -> &'static [Program] {
+    let file = command.first().and_then(|file| file.file_name());
+    let name = file.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let about: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let about = about.join(" ");
+    Box::leak(Box::new([Program {
+        name: String::leak(name),
+        command: "",
+        arguments: &[],
+        input: ("", String::new),
+        about: String::leak(about),
+        package: "",
+        given: Vec::leak(command),
+    }]))
 }
 
 /// A program ready to be run.
@@ -49,6 +68,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("program.c", c_source),
         about: "cc1 -O2 compiles a generated program of 300 functions",
         package: "gcc",
+        given: &[],
     },
     Program {
         name: "perl",
@@ -57,6 +77,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("script.pl", || PERL.into()),
         about: "word counts, regular expressions and sorting",
         package: "perl",
+        given: &[],
     },
     Program {
         name: "python",
@@ -65,6 +86,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("script.py", || PYTHON.into()),
         about: "classes, dictionaries, strings and a sieve",
         package: "python3",
+        given: &[],
     },
     Program {
         name: "lua",
@@ -73,6 +95,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("queens.lua", || LUA.into()),
         about: "eight queens, as the papers' li, over and over",
         package: "lua5.4",
+        given: &[],
     },
     Program {
         name: "sqlite",
@@ -81,6 +104,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("queries.sql", sql),
         about: "inserts, indices, joins and aggregates in memory",
         package: "sqlite3",
+        given: &[],
     },
     Program {
         name: "gawk",
@@ -89,6 +113,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("script.awk", || AWK.into()),
         about: "fields, associative arrays and string functions",
         package: "gawk",
+        given: &[],
     },
     Program {
         name: "gzip",
@@ -97,6 +122,7 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("text.txt", text),
         about: "compresses generated prose",
         package: "gzip",
+        given: &[],
     },
     Program {
         name: "bzip2",
@@ -105,13 +131,24 @@ pub const PROGRAMS: [Program; 8] = [
         input: ("text.txt", text),
         about: "compresses the same prose",
         package: "bzip2",
+        given: &[],
     },
 ];
 
 impl Program {
+    /// Returns true if it is the user's own.
+    pub fn is_own(&self) -> bool {
+        !self.given.is_empty()
+    }
+
     /// The program as a command line, with its input written below `inputs`; `None` when it is not
     /// installed.
     pub(crate) fn prepare(&self, inputs: &Path) -> io::Result<Option<Ready>> {
+        if self.is_own() {
+            return Ok(Some(Ready {
+                command: self.given.to_vec(),
+            }));
+        }
         let Some(file) = self.find() else {
             return Ok(None);
         };

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::findings::{Findings, Table, Verdict};
-use crate::{EXPERIMENTS, Experiment, Lab, LabError, PROGRAMS, Paper};
+use crate::{EXPERIMENTS, Experiment, Lab, LabError, Paper};
 
 /// The page's name.
 const PAGE: &str = "index.html";
@@ -185,7 +185,7 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool, left
     let (summary, streams) = (summary(done), streams(lab));
     let _ = writeln!(out, "{summary} {streams}{}\n", unfinished(left));
     out.push_str("| program | input |\n| --- | --- |\n");
-    for program in &PROGRAMS {
+    for program in lab.programs {
         let _ = writeln!(out, "| {} | {} |", program.name, program.about);
     }
     for paper in [
@@ -274,7 +274,7 @@ fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], left: usize) ->
         );
     }
     out.push_str("</nav>\n<table><tr><th>program</th><th>what it does</th></tr>");
-    for program in &PROGRAMS {
+    for program in lab.programs {
         let _ = write!(
             out,
             "<tr><td>{}</td><td>{}</td></tr>",

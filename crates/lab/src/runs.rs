@@ -16,7 +16,6 @@ use nix::sys::time::TimeValLike;
 use serde_json::Value;
 
 use crate::Lab;
-use crate::streams::program;
 
 /// Rounds that take turns.
 const ROUNDS: usize = 3;
@@ -138,7 +137,7 @@ impl Lab<'_> {
     /// One of the lab's programs; `None`, and said, when it is not there.
     pub(crate) fn subject(&self, name: &str) -> Option<Workload> {
         self.trommel.as_ref()?;
-        let known = program(name)?;
+        let known = self.program(name)?;
         let ready = known.prepare(&self.cache.join("inputs")).ok().flatten();
         if ready.is_none() {
             let package = known.package;

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Tuple};
 
-use crate::programs::{PROGRAMS, Program};
+use crate::programs::Program;
 use crate::{Lab, LabError};
 
 /// Events of a program that an experiment uses.
@@ -33,7 +33,7 @@ pub enum Feed {
 
 impl Feed {
     /// The `-e` of the recording that has these events.
-    const fn recorded(self) -> &'static str {
+    pub(crate) const fn recorded(self) -> &'static str {
         match self {
             Self::Values => "value",
             Self::Edges | Self::Transfers | Self::MoreTransfers => "edge,call",
@@ -101,7 +101,11 @@ impl Lab<'_> {
             .cache
             .join(format!(".{}.{}.tstream", program.name, std::process::id()));
         let profile = half.with_extension("data");
-        let done = Command::new(trommel)
+        let mut command = Command::new(trommel);
+        if !program.is_own() {
+            command.env("LC_ALL", "C").current_dir(&self.cache);
+        }
+        let done = command
             .args([
                 "record",
                 "--no-follow",
@@ -117,8 +121,6 @@ impl Lab<'_> {
             .arg(&profile)
             .arg("--")
             .args(&ready.command)
-            .env("LC_ALL", "C")
-            .current_dir(&self.cache)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -140,6 +142,13 @@ impl Lab<'_> {
             .map_err(|e| LabError::io(&path, e))?;
         self.forget_shorter(program.name, feed, wanted);
         Ok(Some(path))
+    }
+
+    /// The number of events of a feed in a recording, up to `limit`.
+    pub(crate) fn length(&self, path: &Path, feed: Feed, limit: u64) -> Result<u64, LabError> {
+        let mut length = 0;
+        self.replay(path, feed, limit, |events| length += events.len() as u64)?;
+        Ok(length)
     }
 
     /// Deletes the recordings that a new one makes superfluous.
@@ -190,11 +199,6 @@ impl Lab<'_> {
         }
         Ok(())
     }
-}
-
-/// Programs by the names that experiments use.
-pub(crate) fn program(name: &str) -> Option<&'static Program> {
-    PROGRAMS.iter().find(|p| p.name == name)
 }
 
 fn file_name(program: &str, feed: Feed, events: u64) -> String {

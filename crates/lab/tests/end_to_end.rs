@@ -127,6 +127,7 @@ fn lab<'a>(cache: &Path, say: &'a (dyn Fn(&str) + Sync)) -> Lab<'a> {
         events: EVENTS,
         skip: 0,
         trials: 20,
+        programs: &trommel_lab::PROGRAMS,
         threads: 2,
         say,
         progress: &|_| {},

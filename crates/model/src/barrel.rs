@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use trommel_query::engine::{Effect, Log};
-use trommel_query::{Engine, Program, QueryPc, Record};
+use trommel_query::{Engine, MAX_INSTRUCTIONS, Program, QueryPc, Record};
 
 use crate::queue::{Message, Queue};
 
@@ -33,6 +33,17 @@ pub struct Filled {
     pub record: Record,
     /// Retirement waits for its end.
     pub synchronous: bool,
+    /// Executions that it stands for.
+    pub stands_for: u64,
+}
+
+/// Details of an effect in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Detail {
+    /// Executions that the record stands for.
+    pub stands_for: u64,
+    /// It was a message to a full queue, and dropped.
+    pub dropped: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -45,6 +56,8 @@ struct Running {
     written: u64,
     /// The cycle of the last stage of its instruction.
     acts: u64,
+    /// It has done something.
+    acted: bool,
 }
 
 /// Effects of a cycle of the engine that others have to know.
@@ -77,6 +90,12 @@ pub struct Barrel {
     pub dropped: u64,
     /// Everything that queries did, where that is wanted.
     pub log: Option<Log>,
+    /// Details of what is in the log, in its order.
+    pub details: Vec<Detail>,
+    /// By instruction: queries that begin there and did something.
+    pub acted: Vec<u64>,
+    /// By instruction: executions that counted records stand for.
+    pub counted_for: Vec<u64>,
 }
 
 impl Barrel {
@@ -93,6 +112,9 @@ impl Barrel {
             blocked: 0,
             dropped: 0,
             log: None,
+            details: Vec::new(),
+            acted: vec![0; MAX_INSTRUCTIONS],
+            counted_for: vec![0; MAX_INSTRUCTIONS],
         }
     }
 
@@ -127,6 +149,7 @@ impl Barrel {
                     pending: VecDeque::new(),
                     written: 0,
                     acts: 0,
+                    acted: false,
                     filled,
                 },
                 None => return done,
@@ -150,6 +173,7 @@ impl Barrel {
                     pending: VecDeque::new(),
                     written: 0,
                     acts: 0,
+                    acted: false,
                     filled,
                 };
                 self.slots[turn] = Some(self.step(next, filled.start, now, engine));
@@ -169,7 +193,20 @@ impl Barrel {
         engine: &mut Engine<'_>,
     ) -> Running {
         let mut log = Log::default();
+        let before = engine.counter(pc);
         running.at = engine.step(pc, &running.filled.record, &mut log);
+        // A counter that is full is read, and begins anew.
+        let is_count = |effect: &Effect| matches!(effect, Effect::Counted { .. });
+        let counted = engine.counter(pc) != before || log.0.iter().any(is_count);
+        if counted && let Some(sum) = self.counted_for.get_mut(pc.number()) {
+            *sum += running.filled.stands_for;
+        }
+        if (counted || !log.0.is_empty()) && !running.acted {
+            running.acted = true;
+            if let Some(sum) = self.acted.get_mut(running.filled.start.number()) {
+                *sum += 1;
+            }
+        }
         running.acts = now + SLOTS as u64 - 1;
         self.instructions += 1;
         running.pending.extend(log.0);
@@ -185,6 +222,10 @@ impl Barrel {
         done: &mut Done,
     ) -> bool {
         while let Some(effect) = running.pending.front() {
+            let mut detail = Detail {
+                stands_for: running.filled.stands_for,
+                dropped: false,
+            };
             match *effect {
                 Effect::Message {
                     queue,
@@ -213,12 +254,14 @@ impl Barrel {
                         return false;
                     }
                     self.dropped += u64::from(!room);
+                    detail.dropped = !room;
                 }
                 Effect::Interrupt { .. } | Effect::Counted { .. } => done.interrupts += 1,
             }
             let effect = running.pending.pop_front();
             if let (Some(log), Some(effect)) = (&mut self.log, effect) {
                 log.0.push(effect);
+                self.details.push(detail);
             }
         }
         true
@@ -253,6 +296,7 @@ mod tests {
                 start: QueryPc::FIRST,
                 record: Record([n as u64; 7]),
                 synchronous: false,
+                stands_for: 1,
             });
         }
         let mut all = Vec::new();

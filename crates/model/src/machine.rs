@@ -4,6 +4,7 @@ use iced_x86::InstructionInfoFactory;
 use trommel_query::engine::Log;
 use trommel_query::{Program as Queries, program};
 
+use crate::barrel::Detail;
 use crate::core::{self, Core};
 use crate::instruction::Instruction;
 use crate::parameters::Parameters;
@@ -33,6 +34,12 @@ pub struct RunFigures {
     pub deepest: u64,
     /// Everything that the queries did, in the order in which it happened, where that was asked for.
     pub log: Option<Log>,
+    /// Details of it, in the same order.
+    pub details: Vec<Detail>,
+    /// Executions of what the entries of the queries are about.
+    pub seen: Vec<profile::Seen>,
+    /// By query instruction: queries that begin there and did something, and executions that counted records stand for.
+    pub acted: [Vec<u64>; 2],
 }
 
 impl RunFigures {
@@ -69,6 +76,18 @@ impl Program {
         Self { trace, code }
     }
 
+    /// Decodes a trace's code, with the tags that `tag` gives to addresses.
+    pub fn with_tags(trace: Trace, mut tag: impl FnMut(u64) -> u8) -> Self {
+        let mut info = InstructionInfoFactory::new();
+        let code = trace.code().iter().map(|c| {
+            let mut instruction = Instruction::decode(&mut info, c.pc, c.bytes());
+            instruction.tag = tag(c.pc);
+            instruction
+        });
+        let code = code.collect();
+        Self { trace, code }
+    }
+
     /// The recording.
     pub const fn trace(&self) -> &Trace {
         &self.trace
@@ -92,6 +111,7 @@ impl Program {
         let mut core = Core::new(parameters.core, &self.code, self.trace.replay(), unit);
         core.run();
         let unit = core.unit;
+        let seen = unit.seen();
         RunFigures {
             core: core.counts,
             profile: unit.counts,
@@ -102,7 +122,10 @@ impl Program {
             ],
             served: unit.processors.iter().map(|p| p.messages).sum(),
             deepest: (unit.queues.iter().flatten().map(|q| q.deepest).max()).unwrap_or(0),
+            seen,
             log: unit.barrel.log,
+            details: unit.barrel.details,
+            acted: [unit.barrel.acted, unit.barrel.counted_for],
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | query engine | 4 stages, 4 queries, one instruction a cycle | two words a cycle leave a buffer: a message takes 4 cycles |
 //! | queues | 128 messages | a full queue is looked at again after an access of 12 cycles |
 
+pub mod text;
+
 /// The shape of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Geometry {
@@ -164,6 +166,28 @@ impl Parameters {
             penalty: 4,
             round_trip: 12,
         },
+    };
+
+    /// Table 5, with a second level and TLBs that miss, as machines of the paper's time had: events happen.
+    pub const WITH_EVENTS: Self = {
+        let mut machine = Self::TABLE_5;
+        machine.core.second = Some(SecondLevel {
+            cache: Geometry {
+                bytes: 512 << 10,
+                ways: 8,
+                line: 64,
+            },
+            memory: 80,
+        });
+        machine.core.translation = Some(Translation {
+            pages: Geometry {
+                bytes: 64 << 12,
+                ways: 4,
+                line: 4096,
+            },
+            walk: 30,
+        });
+        machine
     };
 
     /// With so many networks and buffers.

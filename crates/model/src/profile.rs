@@ -19,10 +19,11 @@
 use trommel_query::record::misc;
 use trommel_query::throttle::{Rehearsal, Throttle};
 use trommel_query::{
-    Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Record, Subject,
+    Class, ENTRIES, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Rate,
+    Record, Subject,
 };
 
-use crate::barrel::{Barrel, Filled, synchronous};
+use crate::barrel::{Barrel, Detail, Filled, synchronous};
 use crate::instruction::Instruction;
 use crate::parameters::{Cheap, Parameters};
 use crate::queue::Queue;
@@ -42,6 +43,7 @@ pub struct Selected {
     start: QueryPc,
     fields: FieldSet,
     cheap: bool,
+    stands_for: u64,
 }
 
 /// Resources that dispatch waits for.
@@ -68,6 +70,21 @@ pub struct ProfileFigures {
     pub interrupts: u64,
 }
 
+/// Executions of what an entry is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The entry.
+    pub entry: Entry,
+    /// Executions up to the last of which a record was made.
+    pub executed: u64,
+    /// Records made.
+    pub profiled: u64,
+    /// The rate at the end.
+    pub rate: Rate,
+    /// True if the rate follows from a budget.
+    pub throttled: bool,
+}
+
 /// Owners of the rates of `every auto`.
 enum Rates {
     /// Nothing asks for one.
@@ -90,6 +107,10 @@ pub struct Unit<'p> {
     buffers: usize,
     /// Queries that retirement waits for.
     awaited: usize,
+    /// Records made, by entry.
+    profiled: [u64; ENTRIES],
+    /// Executions so far, and up to the last record, by entry.
+    offered: [[u64; 2]; ENTRIES],
     /// The query engine.
     pub barrel: Barrel,
     /// The queues, by number.
@@ -121,6 +142,8 @@ impl<'p> Unit<'p> {
             networks: 0,
             buffers: 0,
             awaited: 0,
+            profiled: [0; ENTRIES],
+            offered: [[0; 2]; ENTRIES],
             barrel: Barrel::new(profiling.message, parameters.service.round_trip),
             queues: (0..=u8::MAX).map(queue).collect(),
             processors: services
@@ -145,26 +168,45 @@ impl<'p> Unit<'p> {
     pub fn select(&mut self, instruction: &Instruction, facts: &Facts) -> Option<Selected> {
         let entry = class_of(instruction)?;
         let fields = self.program.table().get(entry)?.fields;
-        let (start, _) = self.sample(entry, facts)?;
+        let (start, _, stands_for) = self.sample(entry, facts)?;
         let cheap = is_cheap(self.parameters.profiling.cheap, instruction, fields);
         Some(Selected {
             entry,
             start,
             fields,
             cheap,
+            stands_for,
         })
     }
 
     /// The record of an execution, if one is made; the next one may be at another rate.
-    fn sample(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record)> {
+    fn sample(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record, u64)> {
         let executed = self.engine.passed(entry) + 1;
-        let selected = self.engine.select(entry, facts)?;
+        self.offered[entry.number()][0] += 1;
+        let stands_for = self.engine.rate(entry).one_in().into();
+        let (start, record) = self.engine.select(entry, facts)?;
+        self.profiled[entry.number()] += 1;
+        let [offered, up_to] = &mut self.offered[entry.number()];
+        *up_to = *offered;
         match &mut self.rates {
             Rates::Fixed => {}
             Rates::Throttled(throttle) => throttle.record(entry, executed),
             Rates::Rehearsed(rehearsal) => self.engine.pace(entry, rehearsal.next(entry)),
         }
-        Some(selected)
+        Some((start, record, stands_for))
+    }
+
+    /// Executions of what each entry of the program is about, those profiled, and the rate at the end.
+    pub fn seen(&self) -> Vec<Seen> {
+        let entries = self.program.table().entries();
+        let seen = entries.map(|(entry, control)| Seen {
+            entry,
+            executed: self.offered[entry.number()][1],
+            profiled: self.profiled[entry.number()],
+            rate: self.engine.rate(entry),
+            throttled: control.sampling.rate().is_none(),
+        });
+        seen.collect()
     }
 
     /// Takes what a profiled instruction needs. To be asked once a cycle, until there is all.
@@ -200,31 +242,34 @@ impl<'p> Unit<'p> {
     /// A profiled instruction has retired.
     pub fn retire(&mut self, selected: &Selected, facts: &Facts) {
         self.networks -= usize::from(!selected.cheap);
-        self.fill(selected.start, Record::pack(facts, selected.fields));
+        let record = Record::pack(facts, selected.fields);
+        self.fill(selected.start, record, selected.stands_for);
     }
 
     /// An instruction has retired that caused an event.
     pub fn event(&mut self, event: trommel_query::Event, facts: &Facts) {
         let entry = Entry::of(Subject::Event(event));
-        let Some((start, record)) = self.sample(entry, facts) else {
+        let Some((start, record, stands_for)) = self.sample(entry, facts) else {
             return;
         };
         if self.buffers == self.parameters.profiling.buffers {
             self.counts.lost += 1;
+            self.profiled[entry.number()] -= 1;
             return;
         }
         self.buffers += 1;
         self.counts.records += 1;
-        self.fill(start, record);
+        self.fill(start, record, stands_for);
     }
 
-    fn fill(&mut self, start: QueryPc, record: Record) {
+    fn fill(&mut self, start: QueryPc, record: Record, stands_for: u64) {
         let synchronous = self.synchronous.get(start.number()) == Some(&true);
         self.awaited += usize::from(synchronous);
         self.barrel.add(Filled {
             start,
             record,
             synchronous,
+            stands_for,
         });
     }
 
@@ -263,6 +308,11 @@ impl<'p> Unit<'p> {
         let mut log = trommel_query::engine::Log::default();
         self.engine.finish(&mut log);
         if let Some(all) = &mut self.barrel.log {
+            let detail = Detail {
+                stands_for: 0,
+                dropped: false,
+            };
+            self.barrel.details.extend(log.0.iter().map(|_| detail));
             all.0.extend(log.0);
         }
     }

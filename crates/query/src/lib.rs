@@ -102,7 +102,7 @@ pub mod throttle;
 pub mod x86;
 
 pub use assemble::{Assembly, assemble};
-pub use class::{Class, Entry, EntrySet, Event, Operation, Subject};
+pub use class::{Class, ENTRIES, Entry, EntrySet, Event, Operation, Subject};
 pub use control::{Control, Table};
 pub use diagnostic::{Diagnostic, Position, Severity, Span};
 pub use engine::{Engine, Sink};

@@ -27,7 +27,8 @@ pub(crate) use show::{
     AnnotateArgs, By, C2cArgs, DiffArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs,
 };
 pub(crate) use tools::{
-    CompressArgs, DoctorArgs, HelpArgs, LabArgs, QueryArgs, QueryCommand, StreamArgs, StreamCommand,
+    CompressArgs, DoctorArgs, HelpArgs, LabArgs, ModelArgs, QueryArgs, QueryCommand, StreamArgs,
+    StreamCommand,
 };
 pub(crate) use top::TopArgs;
 
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Compress(CompressArgs),
     /// Check, assemble and format relational queries.
     Query(QueryArgs),
+    /// Put queries to a program on a modelled processor, whose pipeline they can ask about.
+    Model(ModelArgs),
     /// Repeat the experiments of the papers on real programs.
     Lab(LabArgs),
     /// Check what this machine and user can do, and how to fix what they cannot.

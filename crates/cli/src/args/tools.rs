@@ -1,5 +1,6 @@
 //! The arguments of the commands that need no profile: streams, compressors, queries, the lab and the doctor.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -202,6 +203,63 @@ Examples:
     },
 }
 
+/// Arguments of `model`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel model -q misses.rpa -- ./app              the first million instructions, on the machine of the paper
+  trommel model -q misses.rpa --every 10 -- ./app   40 000 instructions of each 10 ms of CPU time
+  trommel model --show-machine > small.machine      a machine to edit, for --machine small.machine
+
+The program runs to its end. It is single-stepped where it is recorded: 100 000 instructions take some seconds.
+Events, facts of the pipeline and `every auto` are the model's. See `trommel help query` and `trommel help lab`.")]
+pub(crate) struct ModelArgs {
+    /// The relational queries in FILE, a text or assembled
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "show_machine"
+    )]
+    pub(crate) query: Option<PathBuf>,
+
+    /// The machine: lines NAME = VALUE, as --show-machine writes them
+    ///
+    /// What FILE does not say is as --show-machine shows it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
+
+    /// Print the machine and run nothing
+    #[arg(long, conflicts_with = "program")]
+    pub(crate) show_machine: bool,
+
+    /// Instructions to model, with k or M
+    #[arg(long, value_name = "N", value_parser = parse::number, default_value = "1M")]
+    pub(crate) instructions: u64,
+
+    /// Model stretches of 40 000 instructions, one each MS milliseconds of CPU time
+    ///
+    /// In place of one stretch from the first instruction on. From 4, the length of the kernel's ticks.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(4..=60_000))]
+    pub(crate) every: Option<u64>,
+
+    /// Messages of each query; 0 shows all [default: 20, with --json all]
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Write JSON (`trommel help json`)
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the result to FILE in place of standard output, which the program has too
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(required_unless_present = "show_machine", trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    pub(crate) program: Vec<OsString>,
+}
+
 /// Arguments of `lab`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -210,6 +268,7 @@ Examples:
   trommel lab stratified-8 multihash-12  run two of them
   trommel lab multihash-9 --html         run one, with a page of its figures: trommel-lab/index.html
   trommel lab all --out figures          run all, with one page of everything: figures/index.html
+  trommel lab stratified-8 --program './app 100'   one of them, of a program of yours
 
 Programs are recorded when they are first needed, into $XDG_CACHE_HOME/trommel/lab or ~/.cache/trommel/lab.
 That takes about 280 MB, and can be deleted. Programs that are not installed are left out and named.
@@ -226,6 +285,13 @@ pub(crate) struct LabArgs {
     /// Write index.html, one page of the experiments, as `all` does
     #[arg(long)]
     pub(crate) html: bool,
+
+    /// Study this command of yours in place of the lab's programs
+    ///
+    /// It is run several times, without input, and its output is not shown. Nothing of its start is left out. Figures that need
+    /// programs of their own are refused, and left out of `all`.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) program: Option<String>,
 
     /// Events of each stream; fewer are faster and less precise [default: 20M]
     #[arg(long, value_name = "N", value_parser = parse::number)]

@@ -13,7 +13,7 @@ mod paths;
 pub(crate) mod place;
 mod places;
 pub(crate) mod processes;
-mod queries;
+pub(crate) mod queries;
 pub(crate) mod samples;
 mod stacks;
 pub(crate) mod summary;

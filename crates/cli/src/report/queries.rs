@@ -76,7 +76,7 @@ fn header(query: &Query) -> String {
 }
 
 /// Writes a table for each query, with `top` messages.
-pub(super) fn write(
+pub(crate) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
     top: usize,
@@ -344,7 +344,7 @@ fn places(queries: &Queries, told: &Sent) -> u8 {
 }
 
 /// Writes the member `queries`, if any were put; `top` limits messages.
-pub(super) fn json<W: Write>(
+pub(crate) fn json<W: Write>(
     json: &mut Json<W>,
     view: &mut View<'_>,
     top: usize,

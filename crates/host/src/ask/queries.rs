@@ -40,12 +40,12 @@ pub enum Unanswerable {
     /// An event.
     #[error(
         "{0} is an event of a processor, which no program can see happen and this machine does not count: \
-         only the hardware model knows it; query a class of instructions instead, such as opLOAD"
+         only a model of one knows it: put the query to `trommel model`, or query a class of instructions, such as opLOAD"
     )]
     Event(&'static str),
     /// A fact of a pipeline.
     #[error(
-        "{0} is a fact of a processor's pipeline, which no program can see: only the hardware model knows it; \
+        "{0} is a fact of a processor's pipeline, which no program can see: put the query to `trommel model`, or \
          collect pc, thread, op1 to op3, res1, res2 or misc"
     )]
     Pipeline(&'static str),

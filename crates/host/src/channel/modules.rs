@@ -19,6 +19,7 @@ use trommel_symbol::{Frames, build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::channel::region::Region;
+use crate::kernel::maps;
 
 struct Known {
     range: std::ops::Range<u64>,
@@ -98,6 +99,26 @@ impl Modules {
             known: Vec::new(),
             last: 0,
         }
+    }
+
+    /// The modules whose code a text such as `/proc/PID/maps` lists.
+    pub fn of_maps(inspected: Images, text: &[u8]) -> Self {
+        let mut modules = Self::new(inspected);
+        for mapping in maps::mappings(text).filter(maps::Mapping::is_executable) {
+            modules.add(&Region {
+                range: mapping.range,
+                offset: mapping.offset,
+                inode: mapping.inode,
+                path: mapping.path.to_vec(),
+                paths: 0,
+            });
+        }
+        modules
+    }
+
+    /// The place of a run-time address.
+    pub fn of_address(&self, address: u64) -> Place {
+        self.place_at(TargetPc(address))
     }
 
     /// Returns whether a region takes the place of another one with other code.

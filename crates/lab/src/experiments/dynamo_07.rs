@@ -29,9 +29,15 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let names = WAYS.map(|(_, name)| name);
     let columns = [&["program", "native s"][..], &names].concat();
     let mut table = Table::new("", &columns);
-    let programs: &[&str] = if lab.is_quick() { &[] } else { &PROGRAMS };
+    let own = lab.own();
+    let programs: &[&str] = match &own {
+        Some(name) => std::slice::from_ref(name),
+        None if lab.is_quick() => &[],
+        None => &PROGRAMS,
+    };
     let subjects = programs.iter().filter_map(|name| lab.subject(name));
-    let kernels = KERNELS.iter().filter_map(|k| lab.build(k, "-O2"));
+    let kernels = KERNELS.iter().filter(|_| own.is_none());
+    let kernels = kernels.filter_map(|k| lab.build(k, "-O2"));
     let options = WAYS.map(|(options, _)| options);
     let mut groups = Vec::new();
     let mut all: Vec<(String, Vec<f64>)> = Vec::new();

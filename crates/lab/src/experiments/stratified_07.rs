@@ -38,7 +38,8 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
             "overhead in %",
         ],
     );
-    let curves = FIVE.map(|spec| curve(results, "gcc", spec));
+    let name = lab.subject_named("gcc");
+    let curves = FIVE.map(|spec| curve(results, name, spec));
     for (spec, curve) in FIVE.iter().zip(&curves) {
         for point in curve {
             table.row([
@@ -53,7 +54,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     found.tables.push(table);
     let [r, p, h, h512, t] = &curves;
     if r.is_empty() {
-        found.notes.push(missing(lab, results, "gcc"));
+        found.notes.push(missing(lab, results, name));
         return found;
     }
     let upto = |limit: u64| format!("up to {} events", events(Some(limit.min(last(r).events))));
@@ -80,7 +81,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     found.figures.push((
         String::new(),
         Figure {
-            title: "gcc, loaded values".into(),
+            title: format!("{name}, loaded values"),
             panels: vec![
                 panel(
                     &upto(SHORT),

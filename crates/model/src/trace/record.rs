@@ -53,6 +53,19 @@ pub struct RecordingSettings {
     pub stretches: u32,
     /// Instructions of a stretch.
     pub instructions: u64,
+    /// The program goes on to its end after the last stretch; else it is killed.
+    pub finish: bool,
+}
+
+/// A recording, and what became of the program.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The trace.
+    pub trace: Trace,
+    /// Its mappings after the last stretch in which it was there, as the kernel lists them.
+    pub maps: String,
+    /// Its exit status, or the negative of the signal that ended it; nothing if it was killed here.
+    pub status: Option<i32>,
 }
 
 /// The CPU time that a program takes, without the kernel's for it, in ticks of the kernel's clock.
@@ -81,6 +94,14 @@ pub fn cpu_time(command: &mut Command) -> io::Result<Duration> {
 /// # Errors
 /// When the program cannot be started or traced.
 pub fn record(command: &mut Command, wanted: &RecordingSettings) -> io::Result<Trace> {
+    record_with(command, wanted).map(|recording| recording.trace)
+}
+
+/// Records a program as [`record`](fn@record) does, with its mappings and its end.
+///
+/// # Errors
+/// As [`record`](fn@record).
+pub fn record_with(command: &mut Command, wanted: &RecordingSettings) -> io::Result<Recording> {
     let every = wanted.every;
     // SAFETY: the closure runs between fork and exec, and makes system calls only.
     unsafe {
@@ -135,6 +156,9 @@ struct Recorder {
     info: InstructionInfoFactory,
     writer: TraceWriter,
     every: FieldSet,
+    status: Option<i32>,
+    /// The signal that is still to be passed on.
+    held: Option<Signal>,
 }
 
 impl Recorder {
@@ -148,10 +172,12 @@ impl Recorder {
             info: InstructionInfoFactory::new(),
             writer: TraceWriter::default(),
             every: every.collect(),
+            status: None,
+            held: None,
         })
     }
 
-    fn run(mut self, wanted: &RecordingSettings) -> io::Result<Trace> {
+    fn run(mut self, wanted: &RecordingSettings) -> io::Result<Recording> {
         let mut maps = String::new();
         for stretch in 1..=wanted.stretches {
             let at_start = wanted.every.is_zero();
@@ -169,18 +195,33 @@ impl Recorder {
                 break;
             }
         }
-        Ok(self.writer.finish(regions(&maps)))
+        while wanted.finish && self.status.is_none() && self.run_to_timer()? {}
+        Ok(Recording {
+            trace: self.writer.finish(regions(&maps)),
+            maps,
+            status: self.status,
+        })
+    }
+
+    /// Takes note of the program's end, if that is why it stands still.
+    fn ended(&mut self, status: WaitStatus) -> bool {
+        self.status = match status {
+            WaitStatus::Exited(_, code) => Some(code),
+            WaitStatus::Signaled(_, signal, _) => Some(-(signal as i32)),
+            _ => return false,
+        };
+        true
     }
 
     /// Lets the program run until its timer stops it. Returns true if it does.
-    fn run_to_timer(&self) -> io::Result<bool> {
-        let mut signal = None;
+    fn run_to_timer(&mut self) -> io::Result<bool> {
+        let mut signal = self.held.take();
         loop {
             ptrace::cont(self.pid, signal.take())?;
             match waitpid(self.pid, None)? {
                 WaitStatus::Stopped(_, Signal::SIGVTALRM) => return Ok(true),
                 WaitStatus::Stopped(_, stop) => signal = passed_on(stop),
-                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(false),
+                status if self.ended(status) => return Ok(false),
                 _ => {}
             }
         }
@@ -241,18 +282,19 @@ impl Recorder {
                 words: FIELDS.map(|field| facts.get(field)),
             });
         }
+        self.held = signal;
         Ok(true)
     }
 
     /// One step. Returns the signal to pass on with the next; nothing when the program has ended.
-    fn one(&self, mut signal: Option<Signal>) -> io::Result<Option<Option<Signal>>> {
+    fn one(&mut self, mut signal: Option<Signal>) -> io::Result<Option<Option<Signal>>> {
         loop {
             ptrace::step(self.pid, signal.take())?;
             match waitpid(self.pid, None)? {
                 // It came before the step.
                 WaitStatus::Stopped(_, Signal::SIGVTALRM) => {}
                 WaitStatus::Stopped(_, stop) => return Ok(Some(passed_on(stop))),
-                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(None),
+                status if self.ended(status) => return Ok(None),
                 _ => return Ok(Some(None)),
             }
         }

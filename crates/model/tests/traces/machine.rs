@@ -30,6 +30,7 @@ fn recorded() -> &'static Program {
             every: Duration::ZERO,
             stretches: 1,
             instructions: 30_000,
+            finish: false,
         };
         Program::new(record(&mut command, &wanted).expect("it can be traced"))
     })

@@ -72,6 +72,7 @@ fn from_start(instructions: u64) -> RecordingSettings {
         every: Duration::ZERO,
         stretches: 1,
         instructions,
+        finish: false,
     }
 }
 
@@ -89,6 +90,7 @@ fn recordings_begin_where_they_should() {
         every: Duration::from_secs(100),
         stretches: 3,
         instructions: 2000,
+        finish: false,
     };
     assert!(of_true(&late).is_empty());
     let mut endless = Command::new("/bin/sh");
@@ -97,6 +99,7 @@ fn recordings_begin_where_they_should() {
         every: Duration::from_millis(20),
         stretches: 3,
         instructions: 1000,
+        finish: false,
     };
     let trace = record(&mut endless, &wanted).expect("it can be traced");
     assert_eq!(trace.len(), 3000);

@@ -1,0 +1,162 @@
+//! `trommel model`: events and facts of a pipeline about real programs, what machines change, and what is refused.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("trommel-model-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("temp dir");
+        Self(dir)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const QUERIES: &str = "for evL2DMISS * always collect pc res2; send 1 stop;\n\
+     for evITLBMISS * always collect pc; count stop;\n\
+     for opBRANCH * always collect pc misc wlat; if misc bset 0x2 then send 3 stop else stop;\n\
+     for opLOAD * every auto 5% collect pc; send 4 stop;\n";
+
+fn trommel(arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+    command.args(arguments).output().expect("started")
+}
+
+/// Answers of the model about `/bin/echo`, whose output is beside it.
+fn modelled(dir: &Dir, queries: &str, options: &[&str]) -> Value {
+    let queries = dir.file("queries.rpa", queries);
+    let result = dir.0.join("result");
+    let [queries, to] = [&queries, &result].map(|path| path.to_str().expect("UTF-8"));
+    let common = [
+        "model",
+        "-q",
+        queries,
+        "--json",
+        "--output",
+        to,
+        "--instructions",
+        "60k",
+    ];
+    let program = ["--", "/bin/echo", "hello"];
+    let done = trommel(&[&common[..], options, &program].concat());
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    assert_eq!(done.stdout, b"hello\n", "{said}");
+    let text = std::fs::read_to_string(result).expect("a result");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn events_and_facts_of_the_pipeline_are_answered() {
+    let dir = Dir::new("events");
+    let told = modelled(&dir, QUERIES, &[]);
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_else(|| panic!("{name}"));
+    assert_eq!(told["schema"], "trommel.model/1");
+    assert_eq!(
+        (number(&told, "status"), number(&told, "instructions")),
+        (0, 60_000)
+    );
+    assert!(number(&told, "cycles") >= number(&told, "cycles_without_queries"));
+    let queries = told["queries"].as_array().expect("queries");
+    let of = |header: &str| {
+        let mut all = queries.iter();
+        let found = all.find(|q| q["header"].as_str().is_some_and(|h| h.contains(header)));
+        found.unwrap_or_else(|| panic!("{header}"))
+    };
+    let [misses, pages, branches, loads] =
+        ["evL2DMISS", "evITLBMISS", "opBRANCH", "opLOAD"].map(of);
+    assert!(number(misses, "sent") > 100 && number(pages, "counted") > 5);
+    // Each misprediction of a branch is a message, and the core counts those of other transfers beside.
+    let wrong = number(branches, "sent");
+    assert!(
+        wrong > 100 && wrong <= number(&told, "mispredicted"),
+        "{wrong}"
+    );
+    assert_eq!(number(branches, "profiled"), number(branches, "executed"));
+    let filtered = number(branches, "filtered") + wrong;
+    assert_eq!(filtered, number(branches, "profiled"));
+    // Messages of a throttled query stand for its executions, as far as they were profiled.
+    let stands_for = loads["messages"].as_array().expect("messages").iter();
+    let stands_for: u64 = stands_for.map(|m| number(m, "stands_for")).sum();
+    let executed = number(loads, "executed");
+    assert!(
+        stands_for.abs_diff(executed) * 2 < executed,
+        "{stands_for} {executed}"
+    );
+    assert!(!told["throttled"].as_array().expect("rates").is_empty());
+    // Equal recordings give equal answers.
+    let pcs = misses["messages"].as_array().expect("messages");
+    assert!(pcs.iter().any(|m| m["pc"]["function"].is_string()));
+}
+
+#[test]
+fn a_machine_of_another_size_has_other_misses() {
+    let dir = Dir::new("machine");
+    let queries = "for evL2DMISS * always collect pc; count stop;";
+    let misses = |machine: &str| {
+        let file = dir.file("machine", machine);
+        let told = modelled(&dir, queries, &["--machine", file.to_str().expect("UTF-8")]);
+        told["queries"][0]["counted"].as_u64().expect("counted")
+    };
+    let (usual, tiny) = (misses(""), misses("second_cache = 8k/2/64\n"));
+    assert!(tiny > usual, "{tiny} {usual}");
+    assert_eq!(misses("second_cache = perfect\n"), 0);
+}
+
+#[test]
+fn the_machine_that_is_shown_is_the_one_that_is_used() {
+    let dir = Dir::new("shown");
+    let shown = trommel(&["model", "--show-machine"]);
+    assert!(shown.status.success());
+    let text = String::from_utf8(shown.stdout).expect("UTF-8");
+    let told = modelled(
+        &dir,
+        QUERIES,
+        &["--machine", dir.file("m", &text).to_str().expect("UTF-8")],
+    );
+    assert_eq!(told["machine"], text);
+}
+
+#[test]
+fn the_program_ends_as_it_would_and_what_is_wrong_is_said() {
+    let dir = Dir::new("ends");
+    let queries = dir.file("q.rpa", "for opBRANCH * always collect pc; count stop;");
+    let queries = queries.to_str().expect("UTF-8");
+    let short = ["model", "-q", queries, "--instructions", "5k", "--"];
+    let with = |program: &[&str]| trommel(&[&short[..], program].concat());
+    let done = with(&["/bin/sh", "-c", "exit 7"]);
+    assert_eq!(done.status.code(), Some(7));
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        text.contains("# stalled") && text.contains("opBRANCH"),
+        "{text}"
+    );
+    assert!(
+        text.lines().take(6).all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert_eq!(with(&["/no/such/program"]).status.code(), Some(127));
+    let machine = dir.file("bad", "windows = 8\n");
+    let machine = ["model", "--machine", machine.to_str().expect("UTF-8")];
+    let done = trommel(&[&machine[..], &["-q", queries, "--", "true"]].concat());
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        !done.status.success() && said.contains("line 1") && said.contains("no `windows`"),
+        "{said}"
+    );
+}
