@@ -37,6 +37,7 @@ use crate::exit::ProgramEnd;
 use crate::inherited;
 use crate::news;
 use crate::others::Others;
+use crate::status::Status;
 
 /// Options of the runtime for tests, from the environment: see `docs/testing.md`.
 const STRESS: &str = "TROMMEL_STRESS";
@@ -93,6 +94,8 @@ pub(crate) struct Options {
     pub(crate) simulate: Option<Simulate>,
     /// Set to prefetch loads that miss at regular distances.
     pub(crate) prefetch: bool,
+    /// Shows the state of the run on a terminal.
+    pub(crate) progress: bool,
 }
 
 impl Options {
@@ -122,6 +125,7 @@ impl Options {
             converge: None,
             simulate: None,
             prefetch: false,
+            progress: false,
         })
     }
 }
@@ -219,6 +223,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         converge: options.converge,
         simulate: options.simulate,
         prefetch: options.prefetch,
+        progress: options.progress,
         stress,
     })
 }
@@ -245,8 +250,22 @@ pub(crate) fn run(
     guard: &Guard,
     others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<(Recording, ProgramEnd)> {
-    let options = to_host(options)?;
-    let recording = record::record(&options, guard, &mut news::say, others)?;
+    let mut status = Status::of_terminal();
+    let mut options = to_host(options)?;
+    options.progress &= status.is_some();
+    let mut notice = |news| match (&mut status, news) {
+        (Some(status), News::Progress(state)) => status.show(&state),
+        (Some(status), news) => {
+            status.erase();
+            news::say(news);
+        }
+        (None, news) => news::say(news),
+    };
+    let recording = record::record(&options, guard, &mut notice, others);
+    if let Some(status) = &mut status {
+        status.erase();
+    }
+    let recording = recording?;
     let outcome = match recording.ended.status {
         _ if recording.limited => ProgramEnd::Exited(0),
         Some(status) if status < 0 => ProgramEnd::Signaled(-status),

@@ -16,7 +16,7 @@ use crate::inherited;
 use crate::next::next_steps;
 use crate::output;
 use crate::page;
-use crate::report::summary;
+use crate::report::summary::{self, Focus};
 
 /// Percent of all processors' time, where nothing is said.
 const BUDGET: f64 = 1.0;
@@ -67,8 +67,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     drop(guard);
     if !args.quiet {
         let mut text = Vec::new();
-        summary::of_machine(&mut text, &recording.profiles)?;
-        next_steps(&mut text, &args.output, &written, None, "report")?;
+        let focus = match stacks && !of_machine {
+            true => Focus::Contexts,
+            false => Focus::Functions,
+        };
+        summary::of_machine(&mut text, &recording.profiles, summary::LINES - 2)?;
+        next_steps(&mut text, &args.output, &written, None, &focus.command())?;
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }

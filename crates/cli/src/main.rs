@@ -45,6 +45,7 @@ mod shown;
 mod simulate;
 mod stat;
 mod stats;
+mod status;
 mod stream;
 mod time;
 mod top;

@@ -5,6 +5,7 @@ use trommel_host::serve::identity::Identity;
 use trommel_host::serve::news::{News, Who, WindowCounts};
 
 use crate::output;
+use crate::status;
 
 /// Writes news to stderr.
 pub(crate) fn say(news: News) {
@@ -73,6 +74,7 @@ fn limits(news: &News) -> String {
         ),
         News::GoesOn(1) => "the program has ended; 1 process of its goes on natively".to_owned(),
         News::GoesOn(n) => format!("the program has ended; {n} processes of its go on natively"),
+        News::Progress(state) => status::sentence(state),
         _ => String::new(),
     }
 }

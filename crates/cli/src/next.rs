@@ -21,11 +21,7 @@ pub(crate) fn next_steps(
         .as_deref()
         .map(|old| format!("; the earlier one is {}", old.display()));
     let old = output::printable(&old.unwrap_or_default());
-    writeln!(
-        out,
-        "trommel: wrote {shown} ({} bytes){old}",
-        output::grouped(written.bytes)
-    )?;
+    writeln!(out, "trommel: wrote {shown} ({}){old}", size(written.bytes))?;
     if let Some(stream) = stream {
         writeln!(
             out,
@@ -41,6 +37,15 @@ pub(crate) fn next_steps(
         ),
     };
     writeln!(out, "trommel: next: trommel {command}{argument}")
+}
+
+/// A size in three digits or so.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{} bytes", output::grouped(bytes)),
+        10_000..10_000_000 => format!("{} kB", output::grouped(bytes / 1000)),
+        _ => format!("{} MB", output::grouped(bytes / 1_000_000)),
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
-use crate::args::{ModuleSpec, RecordArgs};
+use crate::args::{Events, ModuleSpec, RecordArgs};
 use crate::compress;
 use crate::exit::{self, ProgramEnd};
 use crate::host::{self, Options};
@@ -38,7 +38,7 @@ use crate::others::Others;
 use crate::output;
 use crate::page;
 use crate::query;
-use crate::report::summary;
+use crate::report::summary::{self, Focus};
 use crate::services;
 use crate::simulate;
 use crate::stats;
@@ -56,6 +56,19 @@ pub(crate) const TIMED_WINDOW: u32 = 4096;
 pub(crate) const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 /// Events where each is counted: values would cost several times as much, and functions and loops follow from these.
 const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
+
+/// What a recording is asked for beside events.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Answers to queries.
+    queries: bool,
+    /// What a plug-in makes of windows.
+    plugin: bool,
+    /// Lines of memory that threads hand over.
+    sharing: bool,
+    /// Values, by an option that is about them.
+    values: bool,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
@@ -114,6 +127,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if let Some(custom) = &custom {
         check_custom(custom, kinds, by_windows)?;
     }
+    let asked = Asked {
+        queries: question.is_some(),
+        plugin: custom.is_some(),
+        sharing: simulate.is_some_and(|simulate| simulate.sharing),
+        values: args.exact_values || args.converge.is_some(),
+    };
     let converge = checks::converge(&args, &compressor, kinds, in_windows)?;
     let costly = forecast::of(&args, &compressor, kinds, converge, in_windows);
     let (program, arguments) = match args.pid {
@@ -165,6 +184,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         converge,
         simulate,
         prefetch: false,
+        progress: !args.quiet && args.pid.is_none(),
     };
     let to = args.stats.as_deref().map(stats::open).transpose()?;
     if let Some(costly) = costly.filter(|_| !args.quiet) {
@@ -183,7 +203,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         Some(pid) => host::record_running(options, pid, args.duration, &guard)?,
     };
     let profiles = (&recording.profile, &others);
-    let (path, written, mut text) = conclude(&args.output, profiles, args.quiet);
+    let focus = focus(args.events, kinds, asked);
+    // The lines of the files and of the next command.
+    let room = summary::LINES - 2 - usize::from(stream.is_some());
+    let shown = (!args.quiet).then_some((focus, room));
+    let (path, written, mut text) = conclude(&args.output, profiles, shown);
     // The profile is there, whatever becomes of these.
     let stats = match (to, &args.stats) {
         (Some(out), Some(path)) => stats::write(out, path, &recording, &engines),
@@ -199,7 +223,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
                 &path,
                 written,
                 stream.as_deref(),
-                shown_by(kinds, simulate.is_some_and(|s| s.sharing)),
+                &focus.command(),
             )?;
         }
         // In one piece, so that it does not mix with what else is written there.
@@ -254,17 +278,17 @@ type Profiles<'a> = (&'a Profile, &'a Others);
 fn conclude(
     path: &Path,
     profiles: Profiles<'_>,
-    quiet: bool,
+    shown: Option<(Focus, usize)>,
 ) -> (PathBuf, Option<Written>, Vec<u8>) {
     let mut text = Vec::new();
-    if quiet {
+    let Some((focus, lines)) = shown else {
         let (path, written) = save(path, profiles);
         return (path, written, text);
-    }
+    };
     let (path, written) = std::thread::scope(|scope| {
         let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profiles));
         // Into memory, which does not fail.
-        let _ = summary::write(&mut text, profiles.0, profiles.1);
+        let _ = summary::write(&mut text, profiles, focus, lines);
         match writer.map(|writer| writer.join()) {
             Ok(Ok(saved)) => saved,
             // No thread, or a defect: once more, here.
@@ -296,15 +320,21 @@ fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>
     }
 }
 
-/// The command that shows what was recorded.
-fn shown_by(kinds: KindSet, sharing: bool) -> &'static str {
-    if sharing {
-        return "c2c";
-    }
-    match (kinds.has(Kind::Latency), kinds.has(Kind::Address)) {
-        (true, _) => "latency",
-        (false, true) => "replay",
-        (false, false) => "report",
+/// What the recording was made for: what was named, or functions.
+fn focus(events: Option<Events>, kinds: KindSet, asked: Asked) -> Focus {
+    const OTHERS: [Kind; 4] = [Kind::Latency, Kind::Address, Kind::Type, Kind::Path];
+    let named = events.is_some_and(|events| !events.kinds.is_empty());
+    match asked {
+        Asked { queries: true, .. } => Focus::Messages,
+        Asked { plugin: true, .. } => Focus::Plugin,
+        Asked { sharing: true, .. } => Focus::Sharing,
+        _ if events.is_some_and(|events| events.contexts) => Focus::Contexts,
+        Asked { values: true, .. } => Focus::Values,
+        _ if named && kinds.has(Kind::Value) => Focus::Values,
+        _ => match OTHERS.into_iter().find(|kind| kinds.has(*kind)) {
+            Some(kind) => Focus::Kind(kind),
+            None => Focus::Functions,
+        },
     }
 }
 

@@ -555,7 +555,7 @@ fn a_recording_ends_as_its_program_and_can_be_reported() {
         "{errors}"
     );
     assert!(
-        errors.starts_with("err\n") && errors.contains("next: trommel report"),
+        errors.starts_with("err\n") && errors.contains("next: trommel values"),
         "{errors}"
     );
     let report = text(&dir.trommel(&["report"]));

@@ -47,7 +47,7 @@ const CARGO: [&str; 29] = [
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 28] = [
     "annotate",
     "report",
     "diff",
@@ -64,6 +64,9 @@ const COMMANDS: [&str; 24] = [
     "c2c",
     "model",
     "stream",
+    "stream info",
+    "stream dump",
+    "stream convert",
     "compress",
     "query",
     "query check",
@@ -72,6 +75,7 @@ const COMMANDS: [&str; 24] = [
     "query fmt",
     "doctor",
     "lab",
+    "help",
 ];
 
 fn main() {
@@ -96,10 +100,35 @@ fn main() {
         let name = format!("help {command}");
         trials.push(Trial::test(name, move || Ok(help(command)?)));
     }
+    trials.push(Trial::test("help of every command", || Ok(all_commands()?)));
     trials.push(Trial::test("completions and manual pages", || {
         Ok(generated()?)
     }));
     libtest_mimic::run(&args, trials).exit();
+}
+
+/// Checks that the examples of every command are run, also of commands of commands.
+fn all_commands() -> Result<(), String> {
+    let mut open = vec![String::new()];
+    while let Some(command) = open.pop() {
+        let words = command.split(' ').filter(|word| !word.is_empty());
+        let help = Command::new(trommel()).args(words).arg("--help").output();
+        let help = help.map_err(|e| e.to_string())?.stdout;
+        let help = String::from_utf8_lossy(&help).into_owned();
+        let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        for line in commands.take_while(|line| !line.is_empty()) {
+            let name = line.split_whitespace().next().unwrap_or_default();
+            let inner = format!("{command} {name}").trim().to_owned();
+            if name == "help" && !command.is_empty() {
+                continue;
+            }
+            if !COMMANDS.contains(&&*inner) {
+                return Err(format!("the examples of `{inner}` are not run"));
+            }
+            open.push(inner);
+        }
+    }
+    Ok(())
 }
 
 /// Documents whose commands take more than a minute.

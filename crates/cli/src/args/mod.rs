@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use export::ExportArgs;
 pub(crate) use merge::MergeArgs;
-pub(crate) use parse::{ModuleSpec, Only, ServiceSpec};
+pub(crate) use parse::{Events, ModuleSpec, Only, ServiceSpec};
 pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs, StatArgs};
 pub(crate) use show::{
@@ -121,6 +121,30 @@ mod tests {
     #[test]
     fn the_description_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// Every command shows at least three examples. `conformance` runs them.
+    #[test]
+    fn each_command_has_three_examples() {
+        fn walk(command: &clap::Command, name: &str, few: &mut Vec<String>) {
+            for inner in command
+                .get_subcommands()
+                .filter(|inner| !inner.is_hide_set())
+            {
+                let name = format!("{name} {}", inner.get_name());
+                let help = inner.get_after_help().map(ToString::to_string);
+                let help = help.unwrap_or_default();
+                let examples = help.lines().filter(|line| line.starts_with("  trommel "));
+                match examples.count() {
+                    3.. => {}
+                    n => few.push(format!("{name}: {n}")),
+                }
+                walk(inner, &name, few);
+            }
+        }
+        let mut few = Vec::new();
+        walk(&Arguments::command(), "trommel", &mut few);
+        assert_eq!(few, [""; 0], "commands with fewer than three examples");
     }
 
     #[test]

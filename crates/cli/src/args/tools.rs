@@ -25,8 +25,9 @@ pub(crate) enum StreamCommand {
     /// Count the events of a stream, and name its modules.
     #[command(after_help = "\
 Examples:
-  trommel stream info app.tstream
-  trommel stream info --json app.tstream")]
+  trommel stream info app.tstream          events, by kind, and modules
+  trommel stream info --json app.tstream   for scripts (`trommel help json`)
+  trommel stream info gcc.value.raw16.zst  a stream of another format")]
     Info {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
@@ -37,8 +38,9 @@ Examples:
     /// Print events, one a line: kind, module:address, value.
     #[command(after_help = "\
 Examples:
-  trommel stream dump -n 100 app.tstream
-  trommel stream dump -e call app.tstream")]
+  trommel stream dump -n 100 app.tstream          the first 100 events
+  trommel stream dump -e call app.tstream         all calls
+  trommel stream dump -n 5 gcc.value.raw16.zst    a stream of another format")]
     Dump {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
@@ -53,7 +55,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   trommel stream convert -e value app.tstream app.raw16.zst
-  trommel stream convert -e call app.tstream app.raw16")]
+  trommel stream convert -e call app.tstream app.raw16
+  trommel stream convert -e value gcc.value.raw16.zst gcc.tstream")]
     Convert {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
@@ -148,8 +151,9 @@ pub(crate) enum QueryCommand {
     /// Report errors in queries, or what the queries ask for.
     #[command(after_help = "\
 Examples:
-  trommel query check stores.rpa
-  trommel query check --json *.rpa
+  trommel query check stores.rpa             one file
+  trommel query check stores.rpa edges.rpa   several
+  trommel query check --json *.rpa           for scripts (`trommel help json`)
 
 The exit status is 1 when a file has an error.")]
     Check {
@@ -163,8 +167,9 @@ The exit status is 1 when a file has an error.")]
     /// Assemble queries, and show the program or write it to a file.
     #[command(after_help = "\
 Examples:
-  trommel query asm stores.rpa            print registers and instructions
-  trommel query asm -o stores.bin stores.rpa")]
+  trommel query asm stores.rpa                 print registers and instructions
+  trommel query asm -o stores.bin stores.rpa   write them for `query disasm` and `record -q`
+  trommel query asm edges.rpa                  another query")]
     Asm {
         /// The queries
         file: PathBuf,
@@ -178,8 +183,9 @@ Examples:
     /// Print the queries of an assembled program.
     #[command(after_help = "\
 Examples:
-  trommel query disasm stores.bin
-  trommel query disasm - < stores.bin")]
+  trommel query disasm stores.bin               print the query
+  trommel query disasm - < stores.bin           of standard input
+  trommel query disasm stores.bin > again.rpa   write it to a file")]
     Disasm {
         /// The program, as `asm -o` writes it
         file: PathBuf,

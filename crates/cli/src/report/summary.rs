@@ -1,132 +1,269 @@
-//! The short table at the end of `record`.
+//! The end of `record`: at most [`LINES`] lines, in plain words, with the files written and the next command.
 //!
 //! It is printed while the user waits for the prompt, so it reads symbol tables but only small
 //! debug information; `report` reads all of it.
+//!
+//! One table is shown: what was asked for. What went wrong or is unusual is noted before it. The table has as many rows as there
+//! is room for.
 
 use std::io::{self, Write};
 
-use trommel_code::Program;
 use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
+use trommel_profile::filter::Filter;
+use trommel_profile::windows::Windows;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
+use unicode_width::UnicodeWidthStr;
 
 use super::Shown;
 use super::contexts;
 use super::custom;
-use super::filter;
 use super::functions;
 use super::paths;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
-use super::table::{Style, Table, limits_title};
+use super::table::{Style, Table, ended, limits_title};
 use super::text;
 use super::view::{Values, View};
-use super::windows;
 use crate::load;
 use crate::others::{self, Others};
-use crate::output;
+use crate::output::{self, duration, grouped, printable};
 use crate::simulate;
 
+/// Lines of a terminal of 80 columns that the end of a recording takes at most, with the files written and the next command.
+pub(crate) const LINES: usize = 12;
+/// Rows of the table.
 const ROWS: usize = 5;
+/// Lines of a table before its rows.
+const TITLES: usize = 2;
 /// Opening this much debug information takes some fifteen milliseconds. The C library has more: its functions go without a source here.
 const DEBUG_LIMIT: u64 = 6 << 20;
 /// Loads with a smaller share of all executions say nothing about the program.
 const MIN_SHARE: u64 = 1000;
+/// Processes that are named.
+const PROCESSES: usize = 3;
 
 /// Pairs of a place and a value in all profiles, above which they are not added up while the user
 /// waits.
 const MOST_TUPLES: usize = 4 << 20;
-/// Processes shown.
-const PROCESSES: usize = 10;
 
-/// Writes the summary of a recording for stderr.
-pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> io::Result<()> {
-    if others.is_empty() {
-        return one(out, first, 1);
+/// What a recording was made for, and so what its end shows first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Focus {
+    /// Instructions of functions.
+    Functions,
+    /// The same, by call path.
+    Contexts,
+    /// Loads with their values.
+    Values,
+    /// Events of another kind that has values.
+    Kind(Kind),
+    /// Messages of queries.
+    Messages,
+    /// Pairs that a plug-in made.
+    Plugin,
+    /// Lines of memory that threads hand over.
+    Sharing,
+}
+
+impl Focus {
+    /// The command that shows it, without the profile's name.
+    pub(crate) fn command(self) -> String {
+        match self {
+            Self::Functions | Self::Messages | Self::Plugin => "report".to_owned(),
+            Self::Contexts => "report --html report.html".to_owned(),
+            Self::Values => "values".to_owned(),
+            Self::Sharing => "c2c".to_owned(),
+            Self::Kind(Kind::Latency) => "latency".to_owned(),
+            Self::Kind(Kind::Address) => "replay".to_owned(),
+            Self::Kind(kind) => format!("report -e {kind}"),
+        }
     }
+}
+
+/// Lines that are left, and how wide they are.
+struct Room<'o, W> {
+    out: &'o mut W,
+    lines: usize,
+    style: Style,
+}
+
+impl<W: Write> Room<'_, W> {
+    /// Writes a text, as far as there is room. A line that is too wide is cut.
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        for line in text.lines().take(self.lines) {
+            self.lines -= 1;
+            let plain = line
+                .replace(self.style.bold, "")
+                .replace(self.style.plain, "");
+            match plain.width() <= self.style.width {
+                true => writeln!(self.out, "{line}")?,
+                false => writeln!(self.out, "{}", ended(&plain, self.style.width))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a sentence, if it leaves room for so many lines.
+    fn note(&mut self, sentence: &str, leaves: usize) -> io::Result<bool> {
+        const NAME: &str = "trommel: ";
+        let text = output::wrapped(
+            &printable(sentence),
+            NAME.len(),
+            NAME.len(),
+            self.style.width,
+        );
+        let fits = text.lines().count() + leaves <= self.lines;
+        if fits {
+            self.text(&format!("{NAME}{text}"))?;
+        }
+        Ok(fits)
+    }
+
+    /// Writes a table of as many rows as there is room for. `write` gets the number of rows.
+    fn table(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, usize, Style) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut text = Vec::new();
+        let rows = self.lines.saturating_sub(TITLES).min(ROWS);
+        write(&mut text, rows, self.style)?;
+        let text = String::from_utf8_lossy(&text);
+        let rest = text.trim_start().lines().count().saturating_sub(self.lines);
+        if rest == 0 {
+            return self.text(text.trim_start());
+        }
+        let whole: Vec<&str> = text.trim_start().lines().collect();
+        self.text(&whole[..self.lines.saturating_sub(1)].join("\n"))?;
+        self.text(&format!("# … and {} more lines in the report", rest + 1))
+    }
+}
+
+/// Writes the summary of a recording for stderr, in so many lines.
+pub(crate) fn write(
+    out: &mut impl Write,
+    (first, others): (&Profile, &Others),
+    focus: Focus,
+    lines: usize,
+) -> io::Result<()> {
     let style = Style::of(&io::stderr());
+    let room = Room { out, lines, style };
+    if others.is_empty() {
+        return one(room, first, focus, &[]);
+    }
     let rows: Vec<Row> = std::iter::once(Row::new(first))
         .chain(others.rows().cloned())
         .collect();
-    processes::table(out, &rows, PROCESSES, style)?;
     if others::tuples(first) + others.tuples() > MOST_TUPLES {
         let seen = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
         let told = std::iter::once(others::told(first)).chain(others.told());
+        let mut room = room;
         return match processes::merge(told, false) {
-            Some((merged, _)) => cost(out, &merged, seen),
+            Some((merged, _)) => head(&mut room, &merged, seen, &rows),
             None => Ok(()),
         };
     }
     let all = std::iter::once(first.clone()).chain(others.profiles());
     match processes::merge(all, false) {
-        Some((merged, rows)) => one(out, &merged, rows.len()),
+        Some((merged, rows)) => one(room, &merged, focus, &rows),
         None => Ok(()),
+    }
+}
+
+fn one(
+    mut room: Room<'_, impl Write>,
+    profile: &Profile,
+    focus: Focus,
+    rows: &[Row],
+) -> io::Result<()> {
+    let files = Files::new();
+    let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
+    let confidence = Confidence::of_processes(profile, rows.len().max(1));
+    let mut view = View::new(profile, symbols, confidence);
+    let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));
+    head(&mut room, profile, seen, rows)?;
+    table(&mut room, &mut view, focus)
+}
+
+/// Writes the one table.
+fn table(room: &mut Room<'_, impl Write>, view: &mut View<'_>, focus: Focus) -> io::Result<()> {
+    let there = |view: &View<'_>, kind: Kind| {
+        let data = view.profile.kinds.get(&kind);
+        data.is_some_and(|data| !text::is_empty(data))
+    };
+    let focus = match focus {
+        Focus::Values if there(view, Kind::Value) => {
+            return room.table(|out, rows, style| semi_invariant(out, view, rows, style));
+        }
+        Focus::Kind(kind) if there(view, kind) => Some(kind),
+        Focus::Messages => {
+            return room.table(|out, rows, style| queries::write(out, view, rows, style));
+        }
+        Focus::Plugin => {
+            return room.table(|out, rows, style| custom::write(out, view, rows, style));
+        }
+        Focus::Functions | Focus::Contexts | Focus::Values | Focus::Sharing | Focus::Kind(_) => {
+            None
+        }
+    };
+    if focus.is_none()
+        && let Some(program) = view.program()
+    {
+        return room.table(|out, rows, style| {
+            functions::summary(out, view, &Shown::summary(Some(&program), rows, style))
+        });
+    }
+    if focus.is_none()
+        && let Some(paths) = view.call_paths(Basis::Contexts)
+    {
+        return room.table(|out, rows, style| {
+            contexts::functions(out, view, &paths, &Shown::summary(None, rows, style))
+        });
+    }
+    let first = view
+        .profile
+        .kinds
+        .keys()
+        .copied()
+        .find(|kind| there(view, *kind));
+    match focus.or(first) {
+        None => Ok(()),
+        Some(Kind::Path) => {
+            room.table(|out, rows, style| paths::table(out, view, rows, style).map(drop))
+        }
+        Some(Kind::Value) => room.table(|out, rows, style| semi_invariant(out, view, rows, style)),
+        Some(kind) if kind.value_is_place() => {
+            room.table(|out, rows, style| text::transfers(out, view, kind, rows, style).map(drop))
+        }
+        Some(kind) => {
+            room.table(|out, rows, style| text::values(out, view, kind, rows, style).map(drop))
+        }
     }
 }
 
 impl<'a> Shown<'a> {
     /// The parts of a summary.
-    fn summary(program: Option<&'a Program>, style: Style) -> Self {
+    fn summary(program: Option<&'a trommel_code::Program>, rows: usize, style: Style) -> Self {
         Self {
             program,
             wanted: None,
             rows: &[],
-            top: ROWS,
+            top: rows,
             chosen: true,
             style,
         }
     }
 }
 
-fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<()> {
-    let files = Files::new();
-    let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
-    let mut view = View::new(
-        profile,
-        symbols,
-        Confidence::of_processes(profile, processes),
-    );
-    let style = Style::of(&io::stderr());
-    let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));
-    cost(out, profile, seen)?;
-    let program = view.program();
-    if let Some(program) = &program {
-        let shown = Shown::summary(Some(program), style);
-        functions::summary(out, &mut view, &shown)?;
-    }
-    if let (None, Some(paths)) = (&program, view.call_paths(Basis::Contexts)) {
-        let shown = Shown::summary(None, style);
-        contexts::functions(out, &mut view, &paths, &shown)?;
-    }
-    for (&kind, data) in &profile.kinds {
-        let derived = program.is_some() && matches!(kind, Kind::Edge | Kind::Call);
-        if derived && !text::is_empty(data) {
-            continue;
-        }
-        if text::is_empty(data) {
-            writeln!(out, "trommel: no {kind} events")?;
-        } else if kind.value_is_place() {
-            text::transfers(out, &mut view, kind, ROWS, style)?;
-        } else if kind == Kind::Path {
-            paths::table(out, &mut view, ROWS, style)?;
-        } else if kind == Kind::Value {
-            semi_invariant(out, &mut view, style)?;
-        } else {
-            text::values(out, &mut view, kind, ROWS, style)?;
-        }
-    }
-    for line in profile.simulated.iter().flat_map(simulate::lines) {
-        writeln!(out, "trommel: simulated: {line}")?;
-    }
-    custom::write(out, &mut view, ROWS, style)?;
-    queries::write(out, &mut view, ROWS, style)
-}
-
-/// Writes the summary of a recording of the whole machine.
-pub(crate) fn of_machine(out: &mut impl Write, profiles: &[Profile]) -> io::Result<()> {
+/// Writes the summary of a recording of samples, in so many lines.
+pub(crate) fn of_machine(
+    out: &mut impl Write,
+    profiles: &[Profile],
+    lines: usize,
+) -> io::Result<()> {
     let Some((profile, rows)) = processes::merge(profiles.iter().cloned(), false) else {
         return Ok(());
     };
@@ -135,88 +272,179 @@ pub(crate) fn of_machine(out: &mut impl Write, profiles: &[Profile]) -> io::Resu
     };
     let files = Files::new();
     let symbols = load::symbols(&files, &profile).with_debug_limit(DEBUG_LIMIT);
-    let mut view = View::new(
-        &profile,
-        symbols,
-        Confidence::of_processes(&profile, rows.len()),
-    );
+    let confidence = Confidence::of_processes(&profile, rows.len());
+    let mut view = View::new(&profile, symbols, confidence);
     let style = Style::of(&io::stderr());
-    for (name, text) in found.machine.iter().flat_map(samples::lines) {
-        writeln!(out, "trommel: {name}: {}", output::printable(&text))?;
+    let mut room = Room { out, lines, style };
+    // What is lost or missing goes first.
+    let all: Vec<_> = found.machine.iter().flat_map(samples::lines).collect();
+    let is_bad = |name: &str| ["missing", "unknown", "lost"].contains(&name);
+    let usual = all
+        .iter()
+        .filter(|(name, text)| !is_bad(name) || text == "none");
+    let bad = all
+        .iter()
+        .filter(|(name, text)| is_bad(name) && text != "none");
+    for (n, (name, text)) in usual.take(2).chain(bad).enumerate() {
+        let leaves = if n == 0 { 0 } else { TITLES + 2 };
+        room.note(&format!("{name}: {text}"), leaves)?;
     }
-    match found.machine.as_ref().is_some_and(|m| m.of_processes) {
-        true => samples::summary(out, &mut view, found, ROWS, style),
-        false => samples::tables(out, &mut view, found, &rows, ROWS, style).map(drop),
-    }
+    room.table(|out, rows, style| samples::summary(out, &mut view, found, rows, style))
 }
 
-fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
+/// Writes what was counted and what it cost, and then notes, worst first, as long as some rows of a table fit.
+fn head(
+    room: &mut Room<'_, impl Write>,
+    profile: &Profile,
+    seen: u64,
+    rows: &[Row],
+) -> io::Result<()> {
     let run = &profile.run;
-    let dropped = match run.dropped {
-        0 => "nothing lost".into(),
-        n => format!("{} EVENTS LOST", output::grouped(n)),
-    };
-    let counted = match profile.call_tree(Basis::Contexts) {
-        Some(tree) if profile.kinds.is_empty() => {
-            let contexts = tree.nodes().len() as u64;
-            format!("{} calling contexts", output::grouped(contexts))
-        }
-        _ => format!("{} events", output::grouped(seen)),
-    };
-    writeln!(
-        out,
-        "trommel: {counted}{} in {} ({} CPU of the program, {} of trommel), {dropped}",
-        if profile.windows.is_some() {
-            " (estimated)"
-        } else {
-            ""
-        },
-        output::duration(run.wall),
-        output::duration(run.target_cpu),
-        output::duration(run.host_cpu),
-    )?;
-    if let Some(windows) = &profile.windows {
-        for (name, text) in windows::lines(windows) {
-            writeln!(out, "trommel: {name}: {text}")?;
-        }
+    room.note(&counted(profile, seen), 0)?;
+    let cpu = format!(
+        "CPU time {} of the program, {} of trommel",
+        duration(run.target_cpu),
+        duration(run.host_cpu)
+    );
+    room.note(&cpu, 0)?;
+    // It was asked for, and a row is enough beside it.
+    for line in profile.simulated.iter().flat_map(simulate::lines) {
+        room.note(&format!("simulated: {line}"), TITLES + 1)?;
     }
-    for (name, text) in profile.filter.iter().flat_map(filter::lines) {
-        writeln!(out, "trommel: {name}: {text}")?;
+    let mut left = 0_usize;
+    for note in notes(profile, rows) {
+        left += usize::from(!room.note(&note, TITLES + 3)?);
     }
-    if run.waits > 0 {
-        writeln!(
-            out,
-            "trommel: the program waited {} times, {} in all, for trommel to catch up",
-            output::grouped(run.waits),
-            output::duration(run.wait_time),
-        )?;
-    }
-    if let Some(line) = text::threads(profile) {
-        writeln!(out, "trommel: threads: {line}")?;
-    }
-    for reason in &run.detach {
-        writeln!(
-            out,
-            "trommel: not observed to the end: {}",
-            output::printable(reason)
+    if left > 0 {
+        room.note(
+            &format!("{left} more notes at the top of `trommel report`"),
+            0,
         )?;
     }
     Ok(())
 }
 
+/// The numbers of events and of what was lost.
+fn counted(profile: &Profile, seen: u64) -> String {
+    let run = &profile.run;
+    let counted = match profile.call_tree(Basis::Contexts) {
+        Some(tree) if profile.kinds.is_empty() => {
+            format!("{} calling contexts", grouped(tree.nodes().len() as u64))
+        }
+        _ => format!("{} events", grouped(seen)),
+    };
+    let estimated = match profile.windows.is_some() {
+        true => " (estimated)",
+        false => "",
+    };
+    let lost = match run.dropped {
+        0 => "nothing lost".to_owned(),
+        n => format!("{} EVENTS LOST", grouped(n)),
+    };
+    format!("{counted}{estimated} in {}, {lost}", duration(run.wall))
+}
+
+/// Sentences about what is unusual, the most important first.
+fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
+    let run = &profile.run;
+    let reasons = run.detach.iter();
+    let mut all: Vec<String> = reasons
+        .map(|reason| format!("not observed to the end: {reason}"))
+        .collect();
+    let empty = profile
+        .kinds
+        .iter()
+        .filter(|(_, data)| text::is_empty(data));
+    let empty: Vec<&str> = empty.map(|(kind, _)| kind.name()).collect();
+    if !empty.is_empty() {
+        all.push(format!("no {} events", empty.join(", ")));
+    }
+    all.extend(profile.windows.as_ref().map(sampled));
+    all.extend(profile.filter.as_ref().and_then(unprofiled));
+    if run.waits > 0 {
+        all.push(format!(
+            "the program waited {} for trommel to catch up",
+            duration(run.wait_time)
+        ));
+    }
+    all.extend(of_processes(rows));
+    all.extend(text::threads(profile).map(|threads| format!("threads: {threads}")));
+    all
+}
+
+fn sampled(windows: &Windows) -> String {
+    let how = match windows.are_bursts() {
+        true => "bursts",
+        false => "windows",
+    };
+    format!(
+        "sampled in {} {how}, for {:.2} % of the CPU time",
+        grouped(windows.taken),
+        windows.cost()
+    )
+}
+
+fn unprofiled(filter: &Filter) -> Option<String> {
+    let loads = match filter.places.len() {
+        0 => return None,
+        n => grouped(n as u64),
+    };
+    Some(match filter.unprofiled() {
+        Some(n) => format!(
+            "{loads} hot loads were profiled until known: {} executions were not profiled",
+            grouped(n)
+        ),
+        None => format!("{loads} hot loads were profiled until known, and + marks their counts"),
+    })
+}
+
+/// The processes with most events, where there are several.
+fn of_processes(rows: &[Row]) -> Option<String> {
+    if rows.len() < 2 {
+        return None;
+    }
+    let total = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
+    let mut order: Vec<&Row> = rows.iter().collect();
+    order.sort_by_key(|row| std::cmp::Reverse(row.seen()));
+    let most = order.iter().take(PROCESSES).map(|row| {
+        let name = row
+            .command
+            .first()
+            .map_or("?".into(), |n| String::from_utf8_lossy(n));
+        let name = name.rsplit('/').next().unwrap_or_default();
+        format!("{name} {:.1} %", output::percent(row.seen(), total))
+    });
+    let most: Vec<String> = most.collect();
+    let rest = match rows.len() > PROCESSES {
+        true => ", …",
+        false => "",
+    };
+    Some(format!(
+        "{} processes, by events: {}{rest}",
+        grouped(rows.len() as u64),
+        most.join(", ")
+    ))
+}
+
 /// The hottest loads that nearly always load the same: what could be specialised.
-fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io::Result<()> {
+fn semi_invariant(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    rows: usize,
+    style: Style,
+) -> io::Result<()> {
     let all = view.values(Kind::Value);
     let total = all
         .iter()
         .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
     let hot = |v: &&Values<'_>| v.executions >= total / MIN_SHARE;
     let steady = |v: &&Values<'_>| v.most() >= v.profiled - v.profiled / 10;
-    let chosen: Vec<_> = all.iter().filter(hot).filter(steady).take(ROWS).collect();
+    let chosen: Vec<_> = all.iter().filter(hot).filter(steady).take(rows).collect();
     let found = if chosen.is_empty() { ": none" } else { "" };
     writeln!(
         out,
-        "# Semi-invariant loads (one value in 90 % of executions or more){found}"
+        "# {} (90 % or more){found}",
+        style.strong("Loads that nearly always load the same value")
     )?;
     if chosen.is_empty() {
         return Ok(());
@@ -243,6 +471,13 @@ mod tests {
     use trommel_profile::KindProfile;
     use trommel_tuple::Place;
 
+    fn written(profile: &Profile, focus: Focus) -> String {
+        let mut text = Vec::new();
+        let profiles = (profile, &Others::default());
+        write(&mut text, profiles, focus, LINES - 2).expect("memory");
+        String::from_utf8(text).expect("UTF-8")
+    }
+
     #[test]
     fn steady_loads_are_shown_and_others_are_not() {
         let counts = [
@@ -261,9 +496,7 @@ mod tests {
             kinds: [(Kind::Value, values), (Kind::Edge, KindProfile::default())].into(),
             ..Profile::default()
         };
-        let mut text = Vec::new();
-        write(&mut text, &profile, &Others::default()).expect("memory");
-        let text = String::from_utf8(text).expect("UTF-8");
+        let text = written(&profile, Focus::Values);
         assert!(
             text.contains("[anon]+0x10") && text.contains(" 7 95.0%"),
             "{text}"
@@ -273,5 +506,27 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("no edge events"), "{text}");
+    }
+
+    /// Notes take room from the table, and what has no room is counted.
+    #[test]
+    fn notes_and_a_table_share_the_lines() {
+        let counts = (1..40).map(|n| (Place::from_word(8 * n), vec![(7, 1_000)]));
+        let values = KindProfile {
+            seen: 200,
+            messages: 200,
+            counts: counts.collect(),
+        };
+        let mut profile = Profile {
+            kinds: [(Kind::Value, values)].into(),
+            ..Profile::default()
+        };
+        for notes in 0..20 {
+            let text = written(&profile, Focus::Values);
+            assert!(text.lines().count() <= LINES - 2, "{text}");
+            assert!(text.matches("[anon]").count() >= 2, "{text}");
+            assert_eq!(text.contains("more notes"), notes > 3, "{notes}: {text}");
+            profile.run.detach.push(format!("reason {notes}"));
+        }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -17,6 +19,15 @@ pub(crate) fn stamp() -> u64 {
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.map_or(Duration::ZERO, Duration::from)
+}
+
+/// CPU time of the children of this process that have ended, and of theirs.
+pub(crate) fn ended_children_cpu() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or(Duration::ZERO, |usage| {
+        let of = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
+        of(usage.user_time()) + of(usage.system_time())
+    })
 }
 
 /// CPU time of a process that is there.

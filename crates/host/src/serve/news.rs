@@ -2,6 +2,8 @@
 //!
 //! The host tells facts. `cli` makes sentences of them.
 
+use std::time::Duration;
+
 use crate::channel::shared::Damaged;
 use crate::serve::failure::RuntimeFailure;
 use crate::serve::identity::Identity;
@@ -66,6 +68,25 @@ pub enum News {
     MessagesMissing(String),
     /// The program could not be detached cleanly.
     NotDetached(String),
+    /// The state of the run, once a second where that was asked for.
+    Progress(Progress),
+}
+
+/// The state of a run that goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Progress {
+    /// Time since the start.
+    pub wall: Duration,
+    /// CPU time of the processes of the program.
+    pub program: Duration,
+    /// CPU time of Trommel.
+    pub host: Duration,
+    /// Time that processes waited for Trommel to catch up.
+    pub waited: Duration,
+    /// Processes that are there.
+    pub processes: usize,
+    /// Bytes that they have written, to whatever.
+    pub written: u64,
 }
 
 /// Counts of windows in one process, and the last windows.

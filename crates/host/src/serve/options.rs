@@ -71,6 +71,8 @@ pub struct RecordOptions {
     pub prefetch: bool,
     /// Caches and predictors to simulate, and lines to look at. Not in windows, and with no queries.
     pub simulate: Option<Simulate>,
+    /// News has the state of the run once a second.
+    pub progress: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
     /// Store of fragments for later runs.

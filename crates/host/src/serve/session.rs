@@ -27,6 +27,7 @@ mod end;
 mod execs;
 mod native;
 mod observing;
+mod progress;
 mod reattach;
 mod retakes;
 mod takes;
@@ -143,6 +144,10 @@ pub struct Session<'a> {
     bursts: Option<Line>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
+    /// The moment at which the state of the run was reported last.
+    progressed: Instant,
+    /// Time that processes that have ended waited for the host.
+    waited: Duration,
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -240,6 +245,7 @@ impl<'a> Session<'a> {
             self.serve_each();
             self.requests();
             self.finish();
+            self.progress();
             if self.is_over() {
                 return self.leave();
             }

@@ -1,6 +1,7 @@
 //! Service of one process: its queue folded, its requests answered, its news told.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use trommel_queue::{Detached, State};
 
@@ -104,6 +105,12 @@ impl Process {
             shared.settled(asked);
         }
         served.report(done, folder);
+    }
+
+    /// Time that it waited for the host to catch up, so far.
+    pub fn waited(&self) -> Duration {
+        let chunks = &self.shared.control().chunks;
+        Duration::from_nanos(chunks.wait_nanos.load(Relaxed))
     }
 
     fn who(&self) -> Who {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trommel_compress::Strata;
 use trommel_compress::interval::Shield;
@@ -207,6 +207,8 @@ impl<'a> Session<'a> {
             execed: Execed::default(),
             retakes: Retakes::default(),
             began: Instant::now(),
+            progressed: Instant::now(),
+            waited: Duration::ZERO,
             host_before: host_cpu(),
             limited: false,
             messages,

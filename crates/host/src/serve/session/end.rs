@@ -31,6 +31,7 @@ impl Session<'_> {
                 continue;
             }
             let (number, mut process) = self.processes.swap_remove(n);
+            self.waited += process.waited();
             // What came between the last look and its end.
             process.serve().into_iter().for_each(&mut *self.notice);
             process.shared.close();
