@@ -46,7 +46,8 @@ pub(super) fn converge(
         || args.module_lib.is_some()
         || args.pid.is_some()
         || in_windows
-        || kinds.has(Kind::Path);
+        || kinds.has(Kind::Path)
+        || kinds.iter().any(Kind::is_simulated);
     Ok((kinds.has(Kind::Value) && !otherwise).then_some(USUAL_LIMIT))
 }
 

@@ -42,6 +42,12 @@ pub(super) fn of(
                 .to_owned(),
         );
     }
+    if kinds.iter().any(Kind::is_simulated) {
+        return Some(
+            "caches and predictors are simulated, access by access: tens of times the CPU time"
+                .to_owned(),
+        );
+    }
     let transfers = kinds.iter().all(Kind::value_is_place);
     match counting(spec, kinds) {
         Counting::Paths => None,
