@@ -57,12 +57,12 @@ pub(crate) const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 /// Events where each is counted: values would cost several times as much, and functions and loops follow from these.
 const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
 
-/// What a recording is asked for beside events.
+/// Wishes of a recording beside events.
 #[derive(Clone, Copy)]
 struct Asked {
     /// Answers to queries.
     queries: bool,
-    /// What a plug-in makes of windows.
+    /// Pairs that a plug-in makes of windows.
     plugin: bool,
     /// Lines of memory that threads hand over.
     sharing: bool,
@@ -320,7 +320,7 @@ fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>
     }
 }
 
-/// What the recording was made for: what was named, or functions.
+/// Purpose of the recording: what was named, or functions.
 fn focus(events: Option<Events>, kinds: KindSet, asked: Asked) -> Focus {
     const OTHERS: [Kind; 4] = [Kind::Latency, Kind::Address, Kind::Type, Kind::Path];
     let named = events.is_some_and(|events| !events.kinds.is_empty());

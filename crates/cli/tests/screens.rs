@@ -1,4 +1,4 @@
-//! What `record` shows on a terminal: the line about a run that goes on, and the summary, whose last line is the next command.
+//! Screens of `record` on a terminal: the line about a run that goes on, and the summary, whose last line is the next command.
 
 #[path = "common/compile.rs"]
 mod compile;

@@ -50,7 +50,7 @@ const PROCESSES: usize = 3;
 /// waits.
 const MOST_TUPLES: usize = 4 << 20;
 
-/// What a recording was made for, and so what its end shows first.
+/// Purpose of a recording, which its end shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Focus {
     /// Instructions of functions.
