@@ -77,20 +77,30 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         [one] => path(one).unwrap_or_default().to_vec(),
         _ => Vec::new(),
     };
+    let infer = args.infer && !exact;
+    if args.infer && !format.is_for_optimisers() {
+        bail!(
+            "--infer is for formats of optimisers, and {} is none: leave it out",
+            format.name()
+        );
+    }
     let mut input = Input {
         profile: &profile,
         program: &program,
         symbols: &mut symbols,
         modules,
+        infer,
     };
     let out = destination(args, format.extension(), &only);
     write(&args.file, &out, |file| format.write(&mut input, file))?;
     if out != Path::new("-") {
         let module = output::command_line(&[only]);
-        let estimates = if exact {
-            ""
-        } else {
-            "; its counts are estimates"
+        let estimates = match (exact, infer) {
+            (true, _) => "",
+            (false, false) => "; its counts are estimates",
+            (false, true) => {
+                "; its counts are inferred: estimates made consistent in each function"
+            }
         };
         say(format.name(), &out, estimates, |file| {
             format.next(file, &module)

@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod acyclic;
+mod balance;
 mod blocks;
 mod body;
 mod flow;
@@ -52,6 +53,7 @@ mod upkeep;
 mod usage;
 
 pub use acyclic::{Acyclic, Ending, Passed, acyclic};
+pub use balance::{ArcNumber, Balance, Price};
 pub use blocks::{Block, Blocks, Returns};
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};

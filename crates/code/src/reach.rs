@@ -44,7 +44,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub(crate) fn of(instruction: &Instruction) -> Self {
+    /// The way in which control leaves an instruction.
+    pub fn of(instruction: &Instruction) -> Self {
         if instruction.is_invalid() {
             return Self::Nowhere;
         }

@@ -30,6 +30,10 @@ impl Format for Bolt {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "fdata"
     }

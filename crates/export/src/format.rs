@@ -26,6 +26,10 @@ pub trait Format: Sync {
     fn promises_exact(&self) -> bool {
         false
     }
+    /// Returns true if an optimiser reads the format, to which inconsistent estimates are of less use.
+    fn is_for_optimisers(&self) -> bool {
+        false
+    }
     /// The end of a file's name.
     fn extension(&self) -> &'static str;
     /// The command that reads the file next; `module` is the program or library that it describes.

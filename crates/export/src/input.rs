@@ -6,6 +6,7 @@ use trommel_symbol::{Code, Symbols};
 use trommel_tuple::{Kind, ModuleId};
 
 use crate::error::ExportError;
+use crate::infer;
 use crate::view::ModuleFlow;
 
 /// The input of a format.
@@ -18,6 +19,8 @@ pub struct Input<'a, 'f> {
     pub symbols: &'a mut Symbols<'f>,
     /// Modules that are written.
     pub modules: Vec<ModuleId>,
+    /// Make the counts of each function consistent, where they are estimates.
+    pub infer: bool,
 }
 
 impl<'f> Input<'_, 'f> {
@@ -74,6 +77,12 @@ impl<'f> Input<'_, 'f> {
         let flow = flow.ok_or_else(|| ExportError::NotExecuted {
             module: self.path(module),
         })?;
+        if self.infer {
+            let functions = self.program.functions.iter();
+            let own = functions.filter(|function| function.module == module);
+            let flow = infer::inferred(&code, flow, own);
+            return Ok((code, flow));
+        }
         Ok((code, flow))
     }
 

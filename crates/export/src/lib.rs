@@ -35,6 +35,7 @@ mod error;
 mod format;
 mod formats;
 mod graph;
+mod infer;
 mod input;
 mod lcov;
 mod leaders;

@@ -28,6 +28,10 @@ impl Format for Preaggregated {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "preagg"
     }

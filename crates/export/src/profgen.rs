@@ -25,6 +25,10 @@ impl Format for Profgen {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "profgen"
     }

@@ -123,6 +123,7 @@ fn all_formats(profile: &Profile, image: Vec<u8>) -> usize {
             Vec::new(),
         ] {
             let mut input = Input {
+                infer: written % 2 == 0,
                 profile,
                 program: &program,
                 symbols: &mut symbols,

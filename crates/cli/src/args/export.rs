@@ -55,6 +55,12 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) estimates: bool,
 
+    /// Make estimates consistent, for an optimiser: what enters a block leaves it
+    ///
+    /// For bolt, bolt-preagg, profgen and the formats of AutoFDO. Exact counts are consistent.
+    #[arg(long)]
+    pub(crate) infer: bool,
+
     /// List the formats
     #[arg(long)]
     pub(crate) list: bool,

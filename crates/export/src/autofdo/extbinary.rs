@@ -42,6 +42,10 @@ impl Format for Extbinary {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "extbinary"
     }

@@ -36,6 +36,10 @@ impl Format for Gcov {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "afdo"
     }

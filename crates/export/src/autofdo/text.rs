@@ -24,6 +24,10 @@ impl Format for Text {
         Modules::One
     }
 
+    fn is_for_optimisers(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "prof"
     }
