@@ -26,7 +26,7 @@ impl Mapped {
     /// The slot mapped at `base`.
     ///
     /// # Safety
-    /// All parts of the slot that the process uses ([`trommel_queue::parts`]) must be mapped there, and the directory before them,
+    /// As much of the slot as the process uses ([`trommel_queue::mapped_bytes`]) must be mapped there, and the directory before them,
     /// shared and writable, for good.
     pub unsafe fn new(base: u64) -> Self {
         let mapped = Self { base };
