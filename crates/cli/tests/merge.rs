@@ -96,8 +96,20 @@ fn plus<K: Ord + Clone>(a: &BTreeMap<K, u64>, b: &BTreeMap<K, u64>) -> BTreeMap<
 fn the_report_of_a_sum_is_the_sum_of_reports() {
     let dir = Dir::new("merge-sums");
     compile(&dir, "app", SOURCE);
-    record(&dir, &["-e", "edge,call,value"], "a.data", "./app", "1000");
-    record(&dir, &["-e", "edge,call,value"], "b.data", "./app", "700");
+    record(
+        &dir,
+        &["--exact-values", "-e", "edge,call,value"],
+        "a.data",
+        "./app",
+        "1000",
+    );
+    record(
+        &dir,
+        &["--exact-values", "-e", "edge,call,value"],
+        "b.data",
+        "./app",
+        "700",
+    );
     let said = dir.json(&["merge", "--json", "a.data", "b.data", "-o", "ab.data"]);
     assert_eq!(said["schema"], "trommel.merge/1");
     assert_eq!(

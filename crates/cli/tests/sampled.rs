@@ -362,7 +362,9 @@ fn exact_values_are_those_that_are_recorded() {
         ("many", "evict=20", "value"),
     ] {
         let program = built(&dir, name);
-        let run = |stress: &str| record_under(&dir, stress, &["-e", mix], &[&program]).kinds;
+        let run = |stress: &str| {
+            record_under(&dir, stress, &["-c", "exact", "-e", mix], &[&program]).kinds
+        };
         let recorded = run(&match stress {
             "" => "events".to_owned(),
             stress => format!("events,{stress}"),

@@ -142,6 +142,13 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "Simulated caches (`-e miss`, `llmiss`, `mispredict`, `sharing`)",
+        rows: &[(
+            "simulated caches with windows, --only, -e path, -e context, --query and --converge",
+            "they need all accesses of a run, in order",
+        )],
+    },
+    Section {
         heading: "Customisation modules (`--module-lib`)",
         rows: &[
             (

@@ -5,7 +5,7 @@
 //! window = 64
 //! second_cache = 512k/8/64
 //! ```
-//! What a text does not say is as in the machine that it is read for. [`write`] writes all of a machine.
+//! What a text does not say is as in the machine that it is read for. [`write()`] writes all of a machine.
 
 use std::fmt::Write as _;
 
