@@ -188,12 +188,16 @@ fn stage() -> Result<Scratch, String> {
     }
 }
 
-/// Makes the files that examples of databases name beside that: one, and a process that goes on.
-fn with_database(stage: &Scratch) -> Result<(), String> {
-    with_process(stage, "redis-server")?;
+/// Name of the process that examples of the daemon name.
+const SERVER: &str = "redis-server";
+
+/// Makes the files that examples of databases name beside that: one, and a process of that name that goes on. A daemon attaches to
+/// all processes of a name, so examples that do not need `SERVER` take another one.
+fn with_database(stage: &Scratch, name: &str) -> Result<(), String> {
+    with_process(stage, name)?;
     prepared(
         stage,
-        "timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR --name redis-server || { kill $(cat PID); exit 1; }",
+        "timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR -p $(cat PID) || { kill $(cat PID); exit 1; }",
     )
 }
 
@@ -334,7 +338,8 @@ fn document(name: &str) -> Result<(), String> {
         }
     }
     match name {
-        "docs/database.md" | "docs/merge.md" => with_database(&stage)?,
+        "docs/database.md" => with_database(&stage, SERVER)?,
+        "docs/merge.md" => with_database(&stage, "merged")?,
         "docs/top.md" => with_process(&stage, WATCHED)?,
         _ => {}
     }
@@ -443,7 +448,8 @@ fn help(command: &str) -> Result<(), String> {
     let stage = stage()?;
     let sampled = |line: &String| line.contains("DIR") || line.starts_with("trommel daemon ");
     if examples.iter().any(sampled) {
-        with_database(&stage)?;
+        let daemon = examples.iter().any(|line| line.contains(SERVER));
+        with_database(&stage, if daemon { SERVER } else { "served" })?;
     }
     if examples.iter().any(|line| line.starts_with("trommel top ")) {
         with_process(&stage, WATCHED)?;

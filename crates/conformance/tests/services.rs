@@ -111,7 +111,7 @@ fn tables_in_c_and_rust_are_that_of_record() {
         let done = record(&scratch, EDGES, &[c.clone(), rust.clone()], command);
         assert!(done.status.success(), "{}", errors(&done));
         assert!(
-            errors(&done).contains(&format!("# service {c}\n")),
+            errors(&done).contains(&format!("trommel: service {c}: ")),
             "{}",
             errors(&done)
         );

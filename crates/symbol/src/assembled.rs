@@ -1,4 +1,4 @@
-//! Programs for tests, from assembler.
+//! Programs for tests, from assembler, and damaged bytes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,4 +27,16 @@ pub(crate) fn assembled(
         u64::from_str_radix(digits.expect("a symbol"), 16).expect("hex")
     };
     (out, at)
+}
+
+/// The bytes cut short at each place, and with bits changed at each.
+pub(crate) fn damages(whole: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (0..whole.len()).flat_map(|n| {
+        let changed = [0xff, 0x80, 1].map(|bits| {
+            let mut damaged = whole.to_vec();
+            damaged[n] ^= bits;
+            damaged
+        });
+        std::iter::once(whole[..n].to_vec()).chain(changed)
+    })
 }

@@ -132,7 +132,7 @@ fn base(register: Register) -> Option<Base> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assembled::assembled;
+    use crate::assembled::{assembled, damages};
     use crate::elf::{Format, inspect};
 
     const SOURCE: &str = r#"
@@ -255,14 +255,7 @@ mod tests {
                     let _ = frames.function(place);
                 }
             };
-            for n in 0..whole.len() {
-                put(whole[..n].to_vec());
-                for bits in [0xff, 0x80, 1] {
-                    let mut damaged = whole.clone();
-                    damaged[n] ^= bits;
-                    put(damaged);
-                }
-            }
+            damages(&whole).for_each(&mut put);
             put(whole);
         }
     }

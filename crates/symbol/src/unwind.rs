@@ -421,7 +421,7 @@ impl Unwind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assembled::assembled;
+    use crate::assembled::{assembled, damages};
 
     /// Functions of a few instructions. The names are those of the rules that they have after their first instruction.
     const SOURCE: &str = r#"
@@ -598,14 +598,7 @@ mod tests {
                     }
                 }
             };
-            for n in 0..whole.len() {
-                put(whole[..n].to_vec());
-                for bits in [0xff, 0x80, 1] {
-                    let mut damaged = whole.clone();
-                    damaged[n] ^= bits;
-                    put(damaged);
-                }
-            }
+            damages(&whole).for_each(&mut put);
             put(whole);
         }
     }

@@ -148,20 +148,58 @@ pub(crate) fn write(
         }
         messages(out, view, queries, &answer, top, style)?;
     }
-    if queries.untabulated > 0 {
-        writeln!(
-            out,
-            "# {} MESSAGES ARE NOT SHOWN: too many different ones; collect fewer fields, or use --messages",
-            grouped(queries.untabulated)
-        )?;
-    }
-    for rule in unmet(&program, queries) {
-        writeln!(out, "# no code was met of: {}", printable(&rule))?;
+    for fault in faults_of_messages(&program, queries) {
+        writeln!(out, "# {}", printable(&fault))?;
     }
     for served in &queries.services {
         service(out, view, served, top, style)?;
     }
     Ok(())
+}
+
+/// Sentences about what went wrong with queries and their services, and then what each service was given.
+pub(crate) fn notes(queries: &Queries) -> Vec<String> {
+    let mut all = Vec::new();
+    for served in &queries.services {
+        let faults = faults_of_service(served).into_iter();
+        all.extend(faults.map(|fault| format!("service {} {fault}", served.name)));
+    }
+    if let Ok(program) = image::decode(&queries.program) {
+        for answer in answers(&program, queries) {
+            if let [_, _, dropped @ 1.., ..] = answer.done {
+                let (dropped, query) = (grouped(dropped), header(&answer.query));
+                all.push(format!("{dropped} messages DROPPED of: {query}"));
+            }
+        }
+        all.extend(faults_of_messages(&program, queries));
+    }
+    let given = queries.services.iter().map(|served| {
+        let (messages, rows) = (grouped(served.messages), grouped(served.rows.len() as u64));
+        format!("service {}: {messages} messages, {rows} rows", served.name)
+    });
+    all.extend(given);
+    all
+}
+
+/// Messages that are not shown, and rules for tags that no code was met of.
+fn faults_of_messages(program: &Program, queries: &Queries) -> Vec<String> {
+    let hidden = (queries.untabulated > 0).then(|| {
+        let n = grouped(queries.untabulated);
+        format!("{n} MESSAGES ARE NOT SHOWN: too many different ones; collect fewer fields, or use --messages")
+    });
+    let unmet = unmet(program, queries).into_iter();
+    let unmet = unmet.map(|rule| format!("no code was met of: {rule}"));
+    hidden.into_iter().chain(unmet).collect()
+}
+
+/// Failures of a service, and rows that it could not keep.
+fn faults_of_service(served: &Served) -> Vec<String> {
+    let failures = served.failures.iter().map(|why| format!("FAILED {why}"));
+    let lost = (served.lost > 0).then(|| {
+        let lost = grouped(served.lost);
+        format!("ROWS WERE NOT KEPT, of a count of {lost}: there were too many")
+    });
+    failures.chain(lost).collect()
 }
 
 /// The limits of a number of executions that messages stand for; `None` where all were profiled, or nothing is known.
@@ -216,15 +254,8 @@ fn service(
     let messages = grouped(served.messages);
     writeln!(out, "# {}", style.strong(&title))?;
     writeln!(out, "#   was given {messages} messages")?;
-    for why in &served.failures {
-        writeln!(out, "#   FAILED {}", printable(why))?;
-    }
-    if served.lost > 0 {
-        let lost = grouped(served.lost);
-        writeln!(
-            out,
-            "#   ROWS WERE NOT KEPT, of a count of {lost}: there were too many"
-        )?;
+    for fault in faults_of_service(served) {
+        writeln!(out, "#   {}", printable(&fault))?;
     }
     if served.rows.is_empty() {
         return Ok(());

@@ -351,6 +351,7 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
     let mut all: Vec<String> = reasons
         .map(|reason| format!("not observed to the end: {reason}"))
         .collect();
+    all.extend(profile.queries.iter().flat_map(queries::notes));
     let empty = profile
         .kinds
         .iter()

@@ -152,6 +152,8 @@ pub struct Converge {
     /// Cycles that the last burst has cost, and those of the host that are in it by the number of events.
     cost: u64,
     hosted: u64,
+    /// CPU time that the host had spent when it asked for the last burst. What comes of the burst begins before it is seen to begin.
+    asked: Duration,
     /// The cycles that the host really spent on the last burst are in its cost.
     priced: bool,
     /// The pause up to the next one is so many 256th of what it would be.
@@ -212,6 +214,7 @@ impl Converge {
             random: SplitMix64::new(stamp()),
             cost: FIRST,
             hosted: 0,
+            asked: Duration::ZERO,
             priced: true,
             drawn: 256,
             stale: false,
@@ -373,7 +376,8 @@ impl Converge {
     fn burst_begins(&mut self, at: Duration, now: Moment) {
         let own = self.own(at, now);
         self.round += 1;
-        self.began = Moment { at, ..now };
+        let host = self.asked;
+        self.began = Moment { at, host, ..now };
         self.counted = 0;
         for place in self.out() {
             place.events = 0;
@@ -520,6 +524,9 @@ impl Converge {
     fn tell(&mut self, told: &Told, now: Moment, table: bool) {
         if table {
             self.write(told, now);
+        }
+        if self.burst {
+            self.asked = now.host;
         }
         told.all.store(self.burst.into(), Relaxed);
         let burst = BURST.as_secs_f64() * self.frequency(now);
