@@ -214,7 +214,8 @@ Examples:
 #[command(after_help = "\
 Examples:
   trommel model -q misses.rpa -- ./app              the first million instructions, on the machine of the paper
-  trommel model -q misses.rpa --every 50 -- ./server   40 000 instructions of each 50 ms of CPU time
+  trommel model -q misses.rpa --every 10 --instructions 80k -- ./server
+                                                    two stretches of 40 000, each after 10 ms of CPU time
   trommel model --show-machine > small.machine      a machine to edit, for --machine small.machine
 
 The program runs to its end. It is single-stepped where it is recorded: 100 000 instructions take some seconds.

@@ -166,7 +166,8 @@ pub(crate) fn notes(queries: &Queries) -> Vec<String> {
     }
     if let Ok(program) = image::decode(&queries.program) {
         for answer in answers(&program, queries) {
-            if let [_, _, dropped @ 1.., ..] = answer.done {
+            let [_, _, dropped, ..] = answer.done;
+            if dropped > 0 {
                 let (dropped, query) = (grouped(dropped), header(&answer.query));
                 all.push(format!("{dropped} messages DROPPED of: {query}"));
             }
