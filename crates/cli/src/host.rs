@@ -60,8 +60,8 @@ pub(crate) struct Options {
     pub(crate) contexts: u32,
     /// The compressor.
     pub(crate) compressor: Spec,
-    /// Queries to ask.
-    pub(crate) question: Option<Query>,
+    /// Queries to ask, and their name.
+    pub(crate) question: Option<(String, Query)>,
     /// File for the messages of queries.
     pub(crate) messages: Option<PathBuf>,
     /// Services that get messages too.
@@ -197,14 +197,12 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         kinds: options.kinds,
         contexts: options.contexts,
         compressor: options.compressor,
-        question: options.question.map(|program| -> &'static Question {
-            let seed = QUERY_SEED;
-            Box::leak(Box::new(Question {
-                program,
-                seed,
-                rehearsed: stress.rates,
-            }))
-        }),
+        question: options
+            .question
+            .map(|(name, program)| -> &'static Question {
+                let question = Question::new(program, QUERY_SEED, stress.rates);
+                Box::leak(Box::new(question.changing(name)))
+            }),
         messages: options.messages,
         services: options.services,
         chosen: options.chosen,

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
             .map(|word| word.as_bytes().to_vec())
             .collect(),
         compressor: "exact".into(),
-        queries: Some(answers(&asked, &figures.asked, &modules, &met)),
+        queries: vec![answers(&asked, &figures.asked, &modules, &met)],
         modules: modules.list,
         ..Profile::default()
     };

@@ -15,6 +15,9 @@ pub(crate) fn say(news: News) {
 /// News in one sentence.
 pub(crate) fn sentence(news: &News) -> String {
     match news {
+        News::NoControl(why) => {
+            format!("`trommel query` cannot change the queries of this session: {why}")
+        }
         News::NoWindows(error) => format!("no windows: {error}"),
         News::WindowCounts(counts) => window_counts(counts),
         News::Detached(who, why) => {

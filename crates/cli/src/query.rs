@@ -1,10 +1,11 @@
-//! `trommel query`: check, assemble, disassemble and format relational queries.
+//! `trommel query`: check, assemble, disassemble and format relational queries, and change those of a session that runs.
 //!
 //! What is wrong goes to stderr with its place and the fix; results go to stdout. A file is written whole
 //! or not at all.
 
 mod json;
 mod listing;
+mod running;
 mod source;
 
 use std::fs;
@@ -32,6 +33,9 @@ pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
             write,
             check,
         } => fmt(files, *write, *check),
+        QueryCommand::Load { file, name, pid } => running::load(file, name.as_deref(), *pid),
+        QueryCommand::Remove { what, pid } => running::remove(what, *pid),
+        QueryCommand::List { pid, json } => running::list(*pid, *json),
     }
 }
 

@@ -20,6 +20,7 @@ use trommel_host::ask::service::{Chosen, NotChosen};
 use trommel_host::channel::tracing::Tracing;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::interrupt;
+use trommel_host::serve::control::client::name_of;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_query::{Field, Program};
@@ -166,7 +167,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         inherited: inherited::inherited(),
         kinds,
         contexts,
-        question,
+        question: question
+            .zip(args.query.as_deref())
+            .map(|(program, file)| (name_of(file), program)),
         messages: args.messages,
         services,
         chosen,

@@ -94,7 +94,7 @@ fn profile() -> Profile {
     Profile {
         origin: Default::default(),
         windows: None,
-        queries: None,
+        queries: Vec::new(),
         samples: None,
         filter: None,
         call_trees: Vec::new(),

@@ -47,7 +47,7 @@ const CARGO: [&str; 29] = [
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 31] = [
     "annotate",
     "report",
     "diff",
@@ -73,6 +73,9 @@ const COMMANDS: [&str; 28] = [
     "query asm",
     "query disasm",
     "query fmt",
+    "query load",
+    "query remove",
+    "query list",
     "doctor",
     "lab",
     "help",
@@ -247,6 +250,11 @@ fn shortened(line: &str) -> String {
     if line.starts_with("trommel top ") {
         return watched(line);
     }
+    if let Some(asks) = line.strip_prefix("trommel query ")
+        && line.contains(" -p ")
+    {
+        return in_session(line, asks);
+    }
     if !line.starts_with("trommel daemon ") {
         return words.join(" ");
     }
@@ -259,6 +267,21 @@ fn shortened(line: &str) -> String {
         ),
         false => line,
     }
+}
+
+/// The same of a command for a session that runs: one that asks other queries than the command loads.
+fn in_session(line: &str, asks: &str) -> String {
+    let asked = match asks.starts_with("load stores.rpa") {
+        true => "edges.rpa",
+        false => "stores.rpa",
+    };
+    let line = line.replace(" -p 1234", " -p $P");
+    format!(
+        "trommel record --quiet -q {asked} -o asked.data -- timeout 30 bash -c 'while :; do :; done' & P=$!
+        until trommel query list -p $P > /dev/null 2>&1; do sleep 0.05; done
+        {line}
+        ended=$?; kill $(pgrep -P $P); wait $P; exit $ended"
+    )
 }
 
 /// The process that examples of `top` watch.

@@ -232,15 +232,24 @@ impl Merged {
 
     /// Adds answers of queries, filters, samples, call paths and names of compiled code.
     fn asked_and_sampled(&mut self, other: &mut Profile, renumbered: &Renumbered) {
-        if let Some(queries) = other.queries.take() {
+        for queries in std::mem::take(&mut other.queries) {
             let place = |word| renumbered.place(Place::from_word(word)).word();
-            let sums = self.profile.queries.get_or_insert_with(|| Queries {
-                program: queries.program.clone(),
-                places: queries.places.clone(),
-                unmet: queries.unmet.clone(),
-                ..Queries::default()
-            });
-            sums.add(queries, place);
+            let mut all = self.profile.queries.iter_mut();
+            match all.find(|sums| sums.is_same_load(&queries)) {
+                Some(sums) => sums.add(queries, place),
+                None => {
+                    let mut sums = Queries {
+                        program: queries.program.clone(),
+                        places: queries.places.clone(),
+                        unmet: queries.unmet.clone(),
+                        name: queries.name.clone(),
+                        load: queries.load,
+                        ..Queries::default()
+                    };
+                    sums.add(queries, place);
+                    self.profile.queries.push(sums);
+                }
+            }
         }
         if let Some(filter) = other.filter.take() {
             let sums = self.profile.filter.get_or_insert_default();

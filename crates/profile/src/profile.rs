@@ -34,8 +34,8 @@ pub struct Profile {
     pub threads: Threads,
     /// Windows that were sampled, where nothing else was seen: counts are estimates then.
     pub windows: Option<Windows>,
-    /// Results of relational queries, if any were asked.
-    pub queries: Option<Queries>,
+    /// Results of relational queries, if any were asked: of each program that was loaded.
+    pub queries: Vec<Queries>,
     /// Samples of the whole machine, where nothing else was taken.
     pub samples: Option<Samples>,
     /// Places that were not profiled all the time, as their values were known: counts of these are of what was profiled.

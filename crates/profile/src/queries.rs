@@ -21,6 +21,34 @@ pub struct Queries {
     pub untabulated: u64,
     /// Results of services in libraries.
     pub services: Vec<Served>,
+    /// Name under which the program was loaded.
+    pub name: String,
+    /// Number of the load in its run, from 1. A program may be loaded several times.
+    pub load: u32,
+    /// Times at which its queries were active.
+    pub active: Vec<Active>,
+}
+
+/// Time at which a query was active.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Active {
+    /// The first instruction of the query.
+    pub code: u8,
+    /// Nanoseconds from the start of the run.
+    pub from: u64,
+    /// Nanoseconds from the start of the run; `None`: it was active to the end.
+    pub until: Option<u64>,
+}
+
+impl Active {
+    /// Covers the time of another process, too.
+    fn cover(&mut self, other: &Self) {
+        self.from = self.from.min(other.from);
+        self.until = match (self.until, other.until) {
+            (Some(own), Some(other)) => Some(own.max(other)),
+            _ => None,
+        };
+    }
 }
 
 /// Results of a service in a library: a table whose rows have counts.
@@ -99,10 +127,29 @@ pub struct Sent {
 }
 
 impl Queries {
+    /// Returns true if another process was asked the same by the same load.
+    pub fn is_same_load(&self, other: &Self) -> bool {
+        self.load.max(1) == other.load.max(1) && self.program == other.program
+    }
+
+    /// Returns the time at which a query was active, by its first instruction, unless that is the whole run.
+    pub fn active(&self, code: usize) -> Option<Active> {
+        let of = |active: &&Active| usize::from(active.code) == code;
+        let found = self.active.iter().find(of).copied();
+        found.filter(|active| active.from != 0 || active.until.is_some())
+    }
+
     /// Adds what the same queries came to in another process. `place` gives words of places their meaning
     /// here.
     pub fn add(&mut self, other: Self, place: impl Fn(u64) -> u64) {
         self.unmet.retain(|n| other.unmet.contains(n));
+        for active in &other.active {
+            let own = self.active.iter_mut().find(|own| own.code == active.code);
+            match own {
+                Some(own) => own.cover(active),
+                None => self.active.push(*active),
+            }
+        }
         for (entry, seen) in other.seen {
             let sum = self.seen.entry(entry).or_default();
             sum.executed = sum.executed.saturating_add(seen.executed);

@@ -39,7 +39,7 @@ pub type Build = (Vec<u8>, Vec<u8>);
 struct Traits {
     observed: String,
     kinds: BTreeSet<Kind>,
-    queries: Option<Vec<u8>>,
+    queries: BTreeSet<(u32, Vec<u8>)>,
     customised: Option<(String, bool)>,
     samples: Option<bool>,
     simulated: Option<Caches>,
@@ -214,7 +214,9 @@ impl Traits {
                 .collect(),
             queries: processes
                 .iter()
-                .find_map(|p| Some(p.queries.as_ref()?.program.clone())),
+                .flat_map(|p| &p.queries)
+                .map(|queries| (queries.load.max(1), queries.program.clone()))
+                .collect(),
             customised: custom.map(|c| (c.name.clone(), c.places)).next(),
             samples: machine.map(|machine| machine.of_processes).next(),
             simulated: processes

@@ -144,6 +144,16 @@ impl Node {
         }
     }
 
+    /// Number of tests.
+    pub fn tests(&self) -> usize {
+        match self {
+            Self::Ask | Self::Way(_) => 0,
+            Self::Test {
+                matched, otherwise, ..
+            } => 1 + matched.tests() + otherwise.tests(),
+        }
+    }
+
     /// Fields that are compared.
     pub fn fields(&self) -> FieldSet {
         match self {

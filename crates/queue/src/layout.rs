@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::converge::Converge;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
-use crate::queries::{Header, MESSAGE_WORDS, Queries};
+use crate::queries::{Header, LOADS, MESSAGE_WORDS, Queries};
 use crate::thread_page::ThreadPage;
 use trommel_tuple::RECORDED_KINDS;
 
@@ -92,12 +92,12 @@ pub struct ValueCounter {
 /// first address, less that address, plus one. 0: not reported yet.
 pub const BIASES_OFFSET: usize =
     (COUNTER_ARRAY_TABLE_OFFSET + COUNTER_ARRAYS * size_of::<CounterArray>()).next_multiple_of(64);
-/// [`Queries`].
+/// [`LOADS`] of [`Queries`].
 pub const QUERIES_OFFSET: usize =
     (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(align_of::<Queries>());
 /// [`Prefetch`].
 pub const PREFETCH_OFFSET: usize =
-    (QUERIES_OFFSET + size_of::<Queries>()).next_multiple_of(align_of::<Prefetch>());
+    (QUERIES_OFFSET + LOADS * size_of::<Queries>()).next_multiple_of(align_of::<Prefetch>());
 /// [`Converge`].
 pub const CONVERGE_OFFSET: usize =
     (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(align_of::<Converge>());

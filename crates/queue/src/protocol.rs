@@ -18,6 +18,8 @@
 //! | both | [`doze`], [`rouse`] | sleep upon a word until there is something, and wake the sleeper |
 //! | thread | [`ask`], [`wait_for`] | asks for something, and waits until it is done |
 //! | host | [`asked`], [`answer`] | does it |
+//! | host | [`offer`], [`withdraw`], [`is_free`] | fills a place for a query program, clears it, and learns that it may be filled again |
+//! | thread | [`offered`], [`leave`] | reads the place, and says that no thread uses its last program |
 //!
 //! # Invariants
 //! * The entry of a ring for the n-th chunk is written by the thread that has counted to n. It is used again only when the chunk has come around.
@@ -128,4 +130,29 @@ pub fn wait_for<E>(
         }
         sleep(now)?;
     }
+}
+
+/// Fills a place with load `load`, whose program is written.
+pub fn offer(id: &impl Word<Value = u32>, load: u32) {
+    id.store(load, SeqCst);
+}
+
+/// Takes the load of a place away. Its program stays where it is.
+pub fn withdraw(id: &impl Word<Value = u32>) {
+    id.store(0, SeqCst);
+}
+
+/// The load that a place is filled with, for the target; 0: none.
+pub fn offered(id: &impl Word<Value = u32>) -> u32 {
+    id.load(Acquire)
+}
+
+/// Says that no thread uses the program of a load any more, nor what it counts.
+pub fn leave(gone: &impl Word<Value = u32>, load: u32) {
+    gone.store(load, SeqCst);
+}
+
+/// Returns true if no thread uses the program of a load any more: its place may be filled again.
+pub fn is_free(gone: &impl Word<Value = u32>, load: u32) -> bool {
+    gone.load(Acquire) == load
 }

@@ -5,6 +5,12 @@
 //! and functions, which the host knows. When the target reaches new code it reports the region to the host
 //! and waits. The host gives the ranges with tags in it, in the order of the rules. If several hold an
 //! address, the last one counts. Counts are in shared memory, so they are exact however the program ends.
+//!
+//! # Changes
+//! Programs come and go while the process runs: there are [`LOADS`] places for them, each a [`Queries`]. The host fills a place and
+//! then writes the number of the load, or writes 0 to take the load away. Then it asks the target by [`Queries::changes`] of the
+//! first place. The target's threads go on in code with other probes. When no thread is in code with probes of a load that was
+//! taken away, the target says so in [`Queries::gone`]. The host reads the last messages, and then may fill the place again.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -14,12 +20,18 @@ pub const PROGRAM_WORDS: usize = 256;
 pub const ENTRIES: usize = 35;
 /// Instructions of a program at most.
 pub const INSTRUCTIONS: usize = 128;
+/// Programs that a process has at a time, at most.
+pub const LOADS: usize = 8;
+/// Value of [`Queries::ways`]: there was no room for counts of ways, so the engine decides.
+pub const NO_WAYS: u32 = u32::MAX;
 /// Ranges of code with tags that there can be.
 pub const MAX_RANGES: usize = 1 << 15;
 /// Value of [`Queries::tagged`] where nothing is asked: there are more ranges than there is room for.
 pub const EVERYTHING: u32 = 2;
 /// Words of a message at most.
 pub const MESSAGE_WORDS: usize = 7;
+
+const _: () = assert!(MESSAGE_WORDS < 8 && LOADS <= 8);
 
 /// Ranks of rates that there can be.
 pub const RANKS: u8 = 32;
@@ -29,6 +41,26 @@ pub const RANKS: u8 = 32;
 pub struct Queries {
     /// Bytes of the program; 0: nothing is asked. The host's to write.
     pub bytes: AtomicU32,
+    /// Number of the load; 0: there is none, or it is to go. The host's to write, after all else of it.
+    pub id: AtomicU32,
+    /// Number of the load whose probes may be in code; 0: none. The target's to write.
+    pub put: AtomicU32,
+    /// Number of the last load whose probes no thread executes any more. The target's to write.
+    pub gone: AtomicU32,
+    /// Number of the first way of its trees in [`ThreadPage::ways`](crate::thread_page::ThreadPage::ways), or [`NO_WAYS`]. The
+    /// host's to write.
+    pub ways: AtomicU32,
+    /// Table entries, by bit, that are not asked about any more. The host's to write.
+    pub off: AtomicU64,
+    /// Not 0: programs may come and go. Of the first place. The host's to write.
+    pub changing: AtomicU32,
+    /// Number of changes so far. Of the first place. The host's to write.
+    pub changes: AtomicU32,
+    /// Number of changes that the target has made. Of the first place. The target's to write.
+    pub heeded: AtomicU32,
+    /// The thread, as the target sees it, that may be in probes of what went, and that the host should call; 0: none. Of the first
+    /// place. The target's to write.
+    pub calls: AtomicU32,
     /// Not 0: some code has tags, and the host is to be asked about new code. Where nothing is asked, tags mark the selected code,
     /// and no other code has events. [`EVERYTHING`]: all code may be selected. The host's to write.
     pub tagged: AtomicU32,
@@ -113,6 +145,8 @@ pub struct Header {
     pub queue: u8,
     /// Words that follow.
     pub words: u8,
+    /// Place of its program.
+    pub load: u8,
     /// Under `every auto`, the rank of the rate in force; else 0.
     pub rank: u8,
     /// Sort of the record.
@@ -129,6 +163,7 @@ impl Header {
             | self.queue as u32
             | (self.at as u32) << 8
             | (self.words as u32) << 16
+            | (self.load as u32) << 19
             | (self.rank as u32) << 24
             | (self.sort as u32) << 29
     }
@@ -138,7 +173,8 @@ impl Header {
         let header = Self {
             at: (number >> 8) as u8,
             queue: number as u8,
-            words: (number >> 16) as u8,
+            words: (number >> 16 & 7) as u8,
+            load: (number >> 19 & 7) as u8,
             rank: (number >> 24) as u8 & (RANKS - 1),
             sort: match number >> 29 & 3 {
                 0 => Sort::Message,
@@ -159,12 +195,15 @@ mod tests {
 
     #[test]
     fn headers_are_no_path_numbers() {
-        for (at, queue, words, rank) in [(0, 0, 0, 0), (127, 255, 7, 31), (3, 1, 2, 5)] {
+        for (at, queue, words, load, rank) in
+            [(0, 0, 0, 0, 0), (127, 255, 7, 7, 31), (3, 1, 2, 4, 5)]
+        {
             for sort in [Sort::Message, Sort::Interrupt, Sort::Synchronous] {
                 let header = Header {
                     at,
                     queue,
                     words,
+                    load,
                     rank,
                     sort,
                 };
@@ -174,7 +213,7 @@ mod tests {
         for number in [
             0,
             crate::MAX_PATHS as u32,
-            1 << 31 | 8 << 16,
+            1 << 31 | 1 << 22,
             1 << 31 | 3 << 29,
         ] {
             assert_eq!(Header::decode(number), None, "{number:x}");

@@ -91,8 +91,8 @@ pub struct ThreadPage {
     pub ways: [AtomicU64; WAYS],
 }
 
-/// Ways of queries at most.
-pub const WAYS: usize = 128;
+/// Ways of queries at most, of all programs.
+pub const WAYS: usize = 384;
 
 /// Ranges of [`Owned`] at most.
 pub const MAX_OWNED: usize = 128;

@@ -9,11 +9,13 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::Mutex;
 use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::thread;
 use trommel_aware::word::Word;
 use trommel_queue::protocol::{
-    answer, ask, asked, doze, give_back, publish, published, recycle, rouse, wait_for,
+    answer, ask, asked, doze, give_back, is_free, leave, offer, offered, publish, published,
+    recycle, rouse, wait_for, withdraw,
 };
 use words::{Futex, Half, Whole, half, model, whole};
 
@@ -207,6 +209,126 @@ fn who_is_answered_was_asked_about() {
         }
         for asker in askers {
             asker.join().expect("it ends");
+        }
+    });
+}
+
+/// A place for query programs. Two threads execute probes of what is in it, while the host changes it.
+struct Place {
+    id: Half,
+    gone: Half,
+    changes: Half,
+    heeded: Half,
+    /// The program: who has probes of it reads it, and the host writes it while nobody has.
+    program: UnsafeCell<u32>,
+    /// Messages of each thread, of one load after the other.
+    sent: [[Half; 3]; 2],
+    lock: Mutex<Target>,
+}
+
+/// State of the target under its lock.
+struct Target {
+    /// The load whose probes are in code; 0: none.
+    put: u32,
+    /// The load that leaves, and the epoch in which threads must have come out.
+    leaves: Option<(u32, u32)>,
+    epoch: u32,
+    seen: [u32; 2],
+}
+
+// SAFETY: the program is in a cell that loom watches.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            id: half(1),
+            gone: half(0),
+            changes: half(0),
+            heeded: half(0),
+            program: UnsafeCell::new(1),
+            sent: [const { [0; 3] }; 2].map(|each| each.map(half)),
+            lock: Mutex::new(Target {
+                put: 1,
+                leaves: None,
+                epoch: 1,
+                seen: [1; 2],
+            }),
+        }
+    }
+
+    /// A thread enters the dispatcher. Returns the load whose probes are in the code that it goes on in.
+    fn dispatch(&self, who: usize) -> u32 {
+        let mut target = self.lock.lock().expect("nobody panics");
+        if let Some(change) = asked(&self.changes, &self.heeded) {
+            let wanted = offered(&self.id);
+            if target.put != wanted && target.put != 0 {
+                target.epoch += 1;
+                target.leaves = Some((target.put, target.epoch));
+                target.put = 0;
+            } else if target.leaves.is_none() {
+                target.put = wanted;
+            }
+            answer(&self.heeded, change, || {});
+        }
+        target.seen[who] = target.epoch;
+        if let Some((load, epoch)) = target.leaves
+            && target.seen.iter().all(|seen| *seen >= epoch)
+        {
+            target.leaves = None;
+            leave(&self.gone, load);
+        }
+        target.put
+    }
+
+    fn execute(&self, who: usize) {
+        for _ in 0..2 {
+            let load = self.dispatch(who);
+            if load != 0 {
+                // SAFETY: read while the thread is in code with probes of it; loom checks that nobody writes.
+                let program = self.program.with(|program| unsafe { *program });
+                assert_eq!(program, load, "a probe of another program");
+                self.sent[who][load as usize].fetch_add(1, Relaxed);
+            }
+        }
+        // It waits in a system call now, out of the cache.
+        self.dispatch(who);
+        self.lock.lock().expect("nobody panics").seen[who] = u32::MAX;
+    }
+}
+
+#[test]
+fn a_place_has_one_program_at_a_time() {
+    model(|| {
+        let place = Arc::new(Place::new());
+        let threads = [0, 1].map(|who| {
+            let place = place.clone();
+            thread::spawn(move || place.execute(who))
+        });
+        withdraw(&place.id);
+        ask(&place.changes);
+        thread::yield_now();
+        if is_free(&place.gone, 1) {
+            let sent = |load: usize| place.sent.iter().map(move |of| of[load].load(Relaxed));
+            let before: u32 = sent(1).sum();
+            // SAFETY: no thread has probes of it; loom checks that.
+            place.program.with_mut(|program| unsafe { *program = 2 });
+            offer(&place.id, 2);
+            ask(&place.changes);
+            for thread in threads {
+                thread.join().expect("it ends");
+            }
+            let after: u32 = sent(1).sum();
+            assert_eq!(
+                before, after,
+                "the last message was sent before the place was free"
+            );
+        } else {
+            for thread in threads {
+                thread.join().expect("it ends");
+            }
         }
     });
 }

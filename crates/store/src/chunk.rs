@@ -74,10 +74,12 @@ pub(crate) enum Tag {
     Edges = 30,
     /// Edges that few windows saw.
     Rare = 31,
+    /// Name of the queries before, and when each was active.
+    Active = 32,
 }
 
 impl Tag {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 32] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -109,6 +111,7 @@ impl Tag {
         Self::Lines,
         Self::Edges,
         Self::Rare,
+        Self::Active,
     ];
 }
 

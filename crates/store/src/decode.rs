@@ -115,8 +115,8 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         | Tag::Valued => {
             of_windows(tag, cursor, profile)?;
         }
-        Tag::Queries => set(&mut profile.queries, Field::get(cursor)?)?,
-        Tag::Messages | Tag::Service | Tag::Rows => of_queries(tag, cursor, profile)?,
+        Tag::Queries => profile.queries.push(Field::get(cursor)?),
+        Tag::Messages | Tag::Service | Tag::Rows | Tag::Active => of_queries(tag, cursor, profile)?,
         Tag::Samples => set(&mut profile.samples, Field::get(cursor)?)?,
         Tag::Found => {
             let samples = profile.samples.as_mut();
@@ -264,7 +264,7 @@ fn of_windows(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
 }
 
 fn of_queries(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
-    let queries = profile.queries.as_mut();
+    let queries = profile.queries.last_mut();
     let queries = queries.ok_or("what queries sent comes before the queries")?;
     match tag {
         Tag::Messages => all(cursor, |cursor| {
@@ -274,6 +274,18 @@ fn of_queries(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
                 Field::get(cursor)?,
             )
         }),
+        Tag::Active => {
+            if queries.load != 0 {
+                return Err("a part is there twice");
+            }
+            queries.name = Field::get(cursor)?;
+            queries.load = Field::get(cursor)?;
+            queries.active = Field::get(cursor)?;
+            match queries.load {
+                0 => Err("a load has no number"),
+                _ => Ok(()),
+            }
+        }
         Tag::Service => {
             queries.services.push(Field::get(cursor)?);
             Ok(())

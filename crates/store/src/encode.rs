@@ -66,7 +66,7 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
     if let Some(data) = &profile.windows {
         windows(data, out)?;
     }
-    if let Some(data) = &profile.queries {
+    for data in &profile.queries {
         queries(data, out)?;
     }
     if let Some(filter) = &profile.filter {
@@ -250,6 +250,13 @@ fn callers<W: Write>(callers: &Callers, out: &mut ChunkWriter<W>) -> io::Result<
 
 fn queries<W: Write>(queries: &Queries, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Queries, queries, out)?;
+    if queries.load != 0 {
+        let mut raw = Vec::new();
+        queries.name.put(&mut raw);
+        queries.load.put(&mut raw);
+        queries.active.put(&mut raw);
+        out.chunk(Tag::Active, &raw)?;
+    }
     entries(Tag::Messages, &queries.messages, out)?;
     queries.services.iter().try_for_each(|of| served(of, out))
 }

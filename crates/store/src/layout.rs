@@ -8,7 +8,7 @@ use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
+use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
@@ -86,7 +86,8 @@ record!(Value { count, text });
 
 record!(Filter { limit, rounds, tables } and { places });
 
-record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services });
+record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services, name, load, active });
+record!(Active { code, from, until });
 record!(Seen {
     executed,
     profiled,

@@ -10,7 +10,7 @@ use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
+use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
@@ -336,6 +336,9 @@ fn queries() -> impl Strategy<Value = Queries> {
         messages,
         executions,
     });
+    let active = (any::<u8>(), any::<u64>(), any::<Option<u64>>());
+    let active = active.prop_map(|(code, from, until)| Active { code, from, until });
+    let active = prop::collection::vec(active, 0..3);
     let words = prop::collection::vec(any::<u64>(), 0..8);
     let told = (any::<u8>(), any::<u8>(), words);
     let told = told.prop_map(|(at, queue, words)| Sent { at, queue, words });
@@ -348,9 +351,13 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::btree_map(told, count, 0..20),
         any::<u64>(),
         prop::collection::vec(served(), 0..3),
+        (any::<String>(), any::<u32>(), active),
     )
         .prop_map(
-            |(program, places, unmet, seen, done, messages, untabulated, services)| Queries {
+            |(program, places, unmet, seen, done, messages, untabulated, services, load)| Queries {
+                name: if load.1 == 0 { String::new() } else { load.0 },
+                load: load.1,
+                active: if load.1 == 0 { Vec::new() } else { load.2 },
                 program,
                 places,
                 unmet,
@@ -491,7 +498,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         any::<(u32, u32, bool)>(),
         (
             prop::option::of(windows()),
-            prop::option::of(queries()),
+            prop::collection::vec(queries(), 0..3),
             prop::option::of(samples()),
             prop::option::of(filter()),
             call_trees(),
@@ -605,7 +612,7 @@ fn example() -> Profile {
         run: Run::default(),
         threads: Threads::default(),
         windows: None,
-        queries: None,
+        queries: Vec::new(),
         samples: Some(Samples {
             machine: Some(Machine {
                 functions: vec![Function::default()],

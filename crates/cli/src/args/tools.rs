@@ -134,6 +134,7 @@ Examples:
   trommel query check stores.rpa          report errors, with their place and a remedy
   trommel query asm -o stores.bin stores.rpa
   trommel record -q stores.rpa -- ./app
+  trommel query load edges.rpa -p 1234    into a session that runs
 
 A query that sends every store of a value other than 0, of instructions with profile tag 1:
   tag 1 symbol \"store_reference\";
@@ -206,6 +207,52 @@ Examples:
         /// Name the files that are not in normal form, and change nothing
         #[arg(long)]
         check: bool,
+    },
+    /// Load queries into a session of `record -q` that runs.
+    #[command(after_help = "\
+Examples:
+  trommel query load stores.rpa -p 1234
+  trommel query load stores.rpa -p 1234 --name old
+  trommel query list -p 1234
+
+The session's programs go on, and miss nothing of queries that stay.")]
+    Load {
+        /// The queries
+        file: PathBuf,
+        /// The process that the session observes
+        #[arg(short, long, value_name = "PID")]
+        pid: i32,
+        /// Name of the queries in the session [default: the file's]
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Remove queries from a session that runs.
+    #[command(after_help = "\
+Examples:
+  trommel query remove stores -p 1234     all queries of a file
+  trommel query remove stores:1 -p 1234   the first query of it
+  trommel query remove 3 -p 1234          all queries that send to queue 3")]
+    Remove {
+        /// A name, a name and the number of a query, or a queue
+        #[arg(value_name = "NAME|QUEUE")]
+        what: String,
+        /// The process that the session observes
+        #[arg(short, long, value_name = "PID")]
+        pid: i32,
+    },
+    /// List the queries of a session that runs, and their counts so far.
+    #[command(after_help = "\
+Examples:
+  trommel query list -p 1234
+  trommel query list -p 1234 --json       for scripts (`trommel help json`)
+  trommel query list -p 1234 | sort -k 4  by messages")]
+    List {
+        /// The process that the session observes
+        #[arg(short, long, value_name = "PID")]
+        pid: i32,
+        /// Write JSON (`trommel help json`)
+        #[arg(long)]
+        json: bool,
     },
 }
 

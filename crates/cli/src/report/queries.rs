@@ -75,16 +75,43 @@ fn header(query: &Query) -> String {
     )
 }
 
-/// Writes a table for each query, with `top` messages.
+/// Writes a table for each query of each load, with `top` messages.
 pub(crate) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let Some(queries) = &view.profile.queries else {
-        return Ok(());
-    };
+    let profile = view.profile;
+    let many = profile.queries.len() > 1;
+    for queries in &profile.queries {
+        if many {
+            let title = format!("queries of {}", printable(&queries.name));
+            writeln!(out, "# {}", style.strong(&title))?;
+        }
+        load(out, view, queries, top, style)?;
+    }
+    Ok(())
+}
+
+/// Returns when a query was active, in seconds from the start of the run, unless that is the whole run.
+fn active(queries: &Queries, answer: &Answer<'_>) -> Option<String> {
+    const SECOND: f64 = 1e9;
+    let active = queries.active(answer.query.code.start)?;
+    let from = active.from as f64 / SECOND;
+    Some(match active.until {
+        Some(until) => format!("{from:.3} s to {:.3} s", until as f64 / SECOND),
+        None => format!("{from:.3} s to the end"),
+    })
+}
+
+fn load(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    queries: &Queries,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
     let Ok(program) = image::decode(&queries.program) else {
         return writeln!(out, "# queries: their program cannot be read");
     };
@@ -119,6 +146,9 @@ pub(crate) fn write(
         }
         writeln!(out)?;
         sampled(out, &answer.query)?;
+        if let Some(active) = active(queries, &answer) {
+            writeln!(out, "#   active from {active}")?;
+        }
         if counted > 0 {
             let counts = answer
                 .query
@@ -382,79 +412,31 @@ pub(crate) fn json<W: Write>(
     top: usize,
     mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(queries) = &view.profile.queries else {
+    let profile = view.profile;
+    if profile.queries.is_empty() {
         return Ok(());
-    };
-    let Ok(program) = image::decode(&queries.program) else {
-        return Ok(());
-    };
+    }
+    let read = |queries: &Queries| image::decode(&queries.program).ok();
     json.member_array("queries")?;
-    for answer in answers(&program, queries) {
-        json.object()?;
-        json.text("header", &header(&answer.query))?;
-        json.texts(
-            "fields",
-            answer.query.fields.iter().map(|field| field.name()),
-        )?;
-        let [executed, profiled, acted] = answer.seen;
-        let [sent, served, dropped, counted, interrupts] = answer.done;
-        for (name, number) in [
-            ("executed", executed),
-            ("profiled", profiled),
-            ("filtered", profiled.saturating_sub(acted)),
-            ("sent", sent),
-            ("served_by_program", served),
-            ("dropped", dropped),
-            ("counted", counted),
-            ("interrupts", interrupts),
-        ] {
-            json.number(name, number)?;
+    for queries in &profile.queries {
+        let Some(program) = read(queries) else {
+            continue;
+        };
+        for answer in answers(&program, queries) {
+            one(json, view, (queries, &program), &answer, top, &mut place)?;
         }
-        json.member_array("instructions")?;
-        for at in answer.query.code.clone() {
-            json.object()?;
-            json.number("instruction", at as u64)?;
-            json.text("clause", &clause(&program.code()[at], answer.query.fields))?;
-            let done = queries.done.get(at).copied().unwrap_or_default();
-            json.number("sent", done.sent)?;
-            json.number("served_by_program", done.served)?;
-            json.number("dropped", done.dropped)?;
-            json.number("counted", done.counted)?;
-            json.number("counted_for", done.counted_for)?;
-            json.number("interrupts", done.interrupted)?;
-            json.end_object()?;
-        }
-        json.end_array()?;
-        json.member_array("messages")?;
-        for (told, count) in answer.messages.iter().take(top) {
-            json.object()?;
-            json.number("count", count.messages)?;
-            json.number("stands_for", count.executions)?;
-            place::limits(json, limits(answer.query.sampling, count.executions))?;
-            json.number("queue", told.queue)?;
-            json.number("instruction", told.at)?;
-            let places = places(queries, told);
-            for ((n, word), field) in told
-                .words
-                .iter()
-                .enumerate()
-                .zip(answer.query.fields.iter())
-            {
-                match places >> n & 1 {
-                    0 => json.number(field.name(), *word)?,
-                    _ => place(json, view, field.name(), Place::from_word(*word))?,
-                }
-            }
-            json.end_object()?;
-        }
-        json.end_array()?;
-        json.end_object()?;
     }
     json.end_array()?;
-    json.number("messages_not_told_apart", queries.untabulated)?;
-    json.texts("tags_without_code", unmet(&program, queries))?;
+    let untold = profile.queries.iter().map(|queries| queries.untabulated);
+    json.number(
+        "messages_not_told_apart",
+        untold.fold(0, u64::saturating_add),
+    )?;
+    let unmet =
+        (profile.queries.iter()).filter_map(|queries| Some(unmet(&read(queries)?, queries)));
+    json.texts("tags_without_code", unmet.flatten())?;
     json.member_array("services")?;
-    for served in &queries.services {
+    for served in profile.queries.iter().flat_map(|queries| &queries.services) {
         json.object()?;
         json.text("name", &served.name)?;
         json.number("messages", served.messages)?;
@@ -478,4 +460,81 @@ pub(crate) fn json<W: Write>(
         json.end_object()?;
     }
     json.end_array()
+}
+
+/// Writes what a query came to.
+fn one<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    (queries, program): (&Queries, &Program),
+    answer: &Answer<'_>,
+    top: usize,
+    mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
+) -> io::Result<()> {
+    json.object()?;
+    json.text("header", &header(&answer.query))?;
+    json.text("load", &queries.name)?;
+    let active = queries.active(answer.query.code.start);
+    json.number("active_from_ns", active.map_or(0, |active| active.from))?;
+    match active.and_then(|active| active.until) {
+        Some(until) => json.number("active_until_ns", until)?,
+        None => json.null("active_until_ns")?,
+    }
+    json.texts(
+        "fields",
+        answer.query.fields.iter().map(|field| field.name()),
+    )?;
+    let [executed, profiled, acted] = answer.seen;
+    let [sent, served, dropped, counted, interrupts] = answer.done;
+    for (name, number) in [
+        ("executed", executed),
+        ("profiled", profiled),
+        ("filtered", profiled.saturating_sub(acted)),
+        ("sent", sent),
+        ("served_by_program", served),
+        ("dropped", dropped),
+        ("counted", counted),
+        ("interrupts", interrupts),
+    ] {
+        json.number(name, number)?;
+    }
+    json.member_array("instructions")?;
+    for at in answer.query.code.clone() {
+        json.object()?;
+        json.number("instruction", at as u64)?;
+        json.text("clause", &clause(&program.code()[at], answer.query.fields))?;
+        let done = queries.done.get(at).copied().unwrap_or_default();
+        json.number("sent", done.sent)?;
+        json.number("served_by_program", done.served)?;
+        json.number("dropped", done.dropped)?;
+        json.number("counted", done.counted)?;
+        json.number("counted_for", done.counted_for)?;
+        json.number("interrupts", done.interrupted)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("messages")?;
+    for (told, count) in answer.messages.iter().take(top) {
+        json.object()?;
+        json.number("count", count.messages)?;
+        json.number("stands_for", count.executions)?;
+        place::limits(json, limits(answer.query.sampling, count.executions))?;
+        json.number("queue", told.queue)?;
+        json.number("instruction", told.at)?;
+        let places = places(queries, told);
+        for ((n, word), field) in told
+            .words
+            .iter()
+            .enumerate()
+            .zip(answer.query.fields.iter())
+        {
+            match places >> n & 1 {
+                0 => json.number(field.name(), *word)?,
+                _ => place(json, view, field.name(), Place::from_word(*word))?,
+            }
+        }
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()
 }

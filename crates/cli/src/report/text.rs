@@ -169,7 +169,7 @@ fn results(out: &mut impl Write, view: &mut View<'_>, shown: &Shown<'_>) -> io::
         writeln!(out)?;
         custom::write(out, view, top, style)?;
     }
-    if view.profile.queries.is_some() {
+    if !view.profile.queries.is_empty() {
         writeln!(out)?;
         queries::write(out, view, top, style)?;
     }
@@ -320,7 +320,7 @@ pub(super) fn threads(profile: &Profile) -> Option<String> {
 
 /// Returns true if queries are all that was asked.
 fn is_of_queries(profile: &Profile) -> bool {
-    profile.queries.is_some() && profile.kinds.is_empty()
+    !profile.queries.is_empty() && profile.kinds.is_empty()
 }
 
 /// Returns how far estimated counts may be off.

@@ -81,11 +81,8 @@ const FAR: i64 = 1 << 30;
 pub fn question() -> Question {
     const SEED: u64 = 1;
     let assembly = trommel_query::assemble(QUERIES);
-    Question {
-        program: assembly.map_or_else(|_| unreachable!("checked by a test"), |a| a.program),
-        seed: SEED,
-        rehearsed: false,
-    }
+    let program = assembly.map_or_else(|_| unreachable!("checked by a test"), |a| a.program);
+    Question::new(program, SEED, false)
 }
 
 /// The decision about an instruction.

@@ -9,30 +9,38 @@
 //! *service* ([`crate::ask::service`]). So do interrupts, for which the target makes us look at once. After
 //! `interrupt sync` the target waits until we have looked.
 
+mod changes;
+mod loaded;
+
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
 
-use trommel_profile::Module;
-use trommel_profile::queries::{Acted, Queries, Seen};
-use trommel_query::quick::{MAX_WAYS, Quick};
-use trommel_query::tag::Where;
-use trommel_query::{Entry, Field, Operation, Program, Rate, Sampling, Subject, image};
-use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES, Sort};
+use nix::unistd::Pid;
+use trommel_profile::queries::Queries;
+use trommel_query::quick::MAX_WAYS;
+use trommel_query::{Field, Operation, Program, Rate, Sampling, Subject};
+use trommel_queue::queries::{Header, INSTRUCTIONS, LOADS, MAX_RANGES, Sort};
 use trommel_queue::thread_page::WAYS;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::Files;
 
-use crate::ask::service::{Compressed, Instance, Message, Service, Tabulate, Write};
+use crate::ask::service::{Compressed, Instance, Message, Service, Write};
 use crate::channel::modules::Modules;
-use crate::channel::question::Question;
+use crate::channel::question::{Question, Ways};
 use crate::channel::shared::Shared;
-use crate::channel::tags::Told;
+use crate::kernel::knock::Knocks;
+pub use changes::Changes;
+use loaded::Loaded;
 
 /// A program has no more than there is room for.
-const _: () = assert!(MAX_WAYS == WAYS && trommel_query::MAX_INSTRUCTIONS == INSTRUCTIONS);
+const _: () = assert!(MAX_WAYS <= WAYS && trommel_query::MAX_INSTRUCTIONS == INSTRUCTIONS);
+
+/// A process that is met so soon after the start of the run has its queries from the start on.
+const AT_START: Duration = Duration::from_millis(100);
 
 /// The reason why a program of queries cannot be answered by looking at a program that runs.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,59 +90,77 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
 
 /// Results of the queries in one process.
 pub struct Answers {
-    asked: &'static Question,
-    /// Words of its messages that are addresses of code, by instruction, by bit.
-    places: Vec<u8>,
-    /// Sampling of the executions that its messages are about, by instruction.
-    sampling: Vec<Sampling>,
+    question: &'static Question,
     /// The program file.
     main: Vec<u8>,
     files: &'static Files,
-    /// Ranges with tags reported so far.
-    told: Told,
-    /// Rules about code that was found, by rule.
-    met: Vec<bool>,
-    tabulate: Tabulate,
+    /// Programs in force, by place.
+    loads: [Option<Loaded>; LOADS],
+    ways: Ways,
+    /// Results of those that are not in force any more.
+    ended: Vec<Queries>,
     write: Option<Rc<RefCell<Write>>>,
     services: Vec<Instance>,
     /// Compressors of the messages, if they are compressed.
     compressed: Option<Compressed>,
     pid: u32,
+    /// Start of the run.
+    began: Instant,
+    knocks: Knocks,
 }
 
 impl Answers {
-    /// Begins the answers of the process `pid`, which runs the program file `main`. `write`: where messages are written; `services`: those of
-    /// libraries.
+    /// Begins the answers of the process `pid`, which runs the program file `main`, in a run since `began`. `write`: where messages are
+    /// written; `services`: those of libraries.
     pub fn new(
-        asked: &'static Question,
+        question: &'static Question,
         main: &Path,
         files: &'static Files,
-        write: Option<Rc<RefCell<Write>>>,
-        services: Vec<Instance>,
-        pid: u32,
+        (write, services): (Option<Rc<RefCell<Write>>>, Vec<Instance>),
+        pid: Pid,
+        (shared, began): (&Shared, Instant),
     ) -> Self {
-        let mut places = vec![0; asked.program.code().len()];
-        let mut sampling = vec![Sampling::ALWAYS; places.len()];
-        for query in asked.program.queries() {
-            let code = query.code_words();
-            sampling[query.code.clone()].fill(query.sampling);
-            places[query.code].fill(code);
-        }
         let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
-        Self {
-            met: vec![false; asked.program.tags().len()],
-            asked,
-            places,
-            sampling,
+        let mut answers = Self {
+            question,
             main: main.as_os_str().as_bytes().to_vec(),
             files,
-            told: Told::default(),
-            tabulate: Tabulate::default(),
+            loads: [const { None }; LOADS],
+            ways: Ways::default(),
+            ended: Vec::new(),
             write,
             services,
             compressed: None,
-            pid,
+            pid: pid.as_raw() as u32,
+            began,
+            knocks: Knocks::of(pid),
+        };
+        answers.meet(shared);
+        answers
+    }
+
+    /// Finds the programs that the process has in its places: it may be a child of one that had them.
+    fn meet(&mut self, shared: &Shared) {
+        let all = self.question.loads();
+        for place in 0..LOADS {
+            let area = shared.load(place);
+            let id = area.id.load(Acquire);
+            let Some(load) = all.iter().find(|load| load.id == id && id != 0) else {
+                continue;
+            };
+            let first = u16::try_from(area.ways.load(Relaxed)).ok();
+            let mut loaded = Loaded::new(load, first, 0);
+            loaded.off = area.off.load(Relaxed);
+            let after_start = self.began.elapsed() > AT_START;
+            let from = if after_start { self.now() } else { 0 };
+            loaded.is_active_from(from);
+            self.ways.keep(loaded.ways());
+            self.loads[place] = Some(loaded);
         }
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
     }
 
     /// Compresses the messages.
@@ -147,64 +173,31 @@ impl Answers {
 
     /// Returns whether the target waits for tags.
     pub fn is_tagged(&self) -> bool {
-        self.asked.is_tagged()
+        self.question.names_code()
     }
 
     /// Tells the target of the tags in a new region. False when there are more ranges than there is room for.
-    pub fn tell(
-        &mut self,
-        to: &shared::Queries,
-        range: std::ops::Range<u64>,
-        modules: &Modules,
-    ) -> bool {
-        let place = modules.place_at(trommel_queue::dict::TargetPc(range.start));
-        let Some(module) = modules.list.get(usize::from(place.module().0)) else {
-            return true;
-        };
-        // What was told of other code that was there does not hold any more.
-        let mut ranges = vec![(range.clone(), 0)];
-        let bias = range.start.wrapping_sub(place.vaddr().0);
-        for (n, rule) in self.asked.program.tags().iter().enumerate() {
-            let inside = |from: u64, to: u64| {
-                let [from, to] = [from, to].map(|a| a.saturating_add(bias));
-                let [from, to] = [from, to].map(|a| a.clamp(range.start, range.end));
-                (from < to).then_some(from..to)
-            };
-            let found: Vec<_> = match &rule.place {
-                Where::Module(name) if named(module, name) => vec![range.clone()],
-                Where::Module(_) => Vec::new(),
-                Where::Range {
-                    from,
-                    to,
-                    module: of,
-                } => {
-                    let here = match of {
-                        Some(name) => named(module, name),
-                        None => module.path == self.main,
-                    };
-                    let both = if here { inside(*from, *to) } else { None };
-                    both.into_iter().collect()
-                }
-                Where::Symbol(name) => {
-                    let symbols = Symbols::new(self.files, std::slice::from_ref(module));
-                    let all = symbols.ranges_of(module.id, name);
-                    all.into_iter()
-                        .filter_map(|r| inside(r.start, r.end))
-                        .collect()
-                }
-            };
-            self.met[n] |= !found.is_empty();
-            ranges.extend(found.into_iter().map(|r| (r, rule.tag)));
+    pub fn tell(&mut self, shared: &Shared, range: &Range<u64>, modules: &Modules) -> bool {
+        let (files, main) = (self.files, &self.main[..]);
+        let loads = self.loads.iter_mut().enumerate();
+        let mut fits = true;
+        for (place, load) in loads {
+            if let Some(load) = load {
+                fits &= load.tell(shared.load(place), range, modules, (files, main));
+            }
         }
-        let mut ranges = ranges.into_iter();
-        ranges.all(|(range, tag)| self.told.tell(to, &range, tag))
+        fits
     }
 
     /// A message of a thread.
     pub fn message(&mut self, thread: u32, header: Header, words: &[u64], modules: &Modules) {
+        let load = self.loads.get_mut(usize::from(header.load));
+        let Some(load) = load.and_then(Option::as_mut) else {
+            return;
+        };
         let at = usize::from(header.at);
-        let places = self.places.get(at);
-        let rate = match self.sampling.get(at) {
+        let places = load.places.get(at);
+        let rate = match load.sampling.get(at) {
             Some(Sampling::Every(rate)) => *rate,
             _ => Rate::of_rank(header.rank.into()),
         };
@@ -214,6 +207,8 @@ impl Answers {
             header,
             words,
             places: places.copied().unwrap_or(0),
+            names: load.names.get(at).map_or(&[], Vec::as_slice),
+            load: &load.name,
             stands_for: rate.one_in().into(),
         };
         let mut write = self.write.as_ref().map(|write| write.borrow_mut());
@@ -222,7 +217,7 @@ impl Answers {
             .map(|write| &mut **write as &mut dyn Service);
         let services = self.services.iter_mut().map(|s| s as &mut dyn Service);
         let compressed = self.compressed.iter_mut().map(|c| c as &mut dyn Service);
-        let all = [&mut self.tabulate as &mut dyn Service].into_iter();
+        let all = [&mut load.tabulate as &mut dyn Service].into_iter();
         for service in all.chain(write).chain(compressed).chain(services) {
             match header.sort {
                 Sort::Message => service.message(&message, modules),
@@ -234,76 +229,42 @@ impl Answers {
 
     /// Regions are about to be replaced: what names their addresses is given its place.
     pub fn settle(&mut self, modules: &Modules) {
-        self.tabulate.settle(modules);
-    }
-
-    /// Returns the results of the queries.
-    pub fn finish(mut self, shared: &Shared, modules: &Modules) -> Queries {
-        self.tabulate.settle(modules);
-        let (mut seen, mut done) = counts(shared.queries());
-        let quick = Quick::of(&self.asked.program);
-        for (n, way) in quick.ways().iter().enumerate() {
-            let times = shared.times_of_way(n);
-            let of = &mut seen[way.entry.number()];
-            of.executed = of.executed.saturating_add(times);
-            of.profiled = of.profiled.saturating_add(times);
-            if !way.counted.is_empty() {
-                of.acted = of.acted.saturating_add(times);
-            }
-            for at in &way.counted {
-                let of = &mut done[at.number()];
-                of.counted = of.counted.saturating_add(times);
-                of.counted_for = of.counted_for.saturating_add(times);
-            }
-        }
-        let program = &self.asked.program;
-        let (messages, untabulated) = self.tabulate.into_counts();
-        Queries {
-            program: image::encode(program),
-            places: self.places,
-            unmet: (self.met.iter().zip(0..))
-                .filter_map(|(met, n)| (!met).then_some(n))
-                .collect(),
-            seen: (seen.into_iter().zip(Entry::all()))
-                .filter(|(_, entry)| program.table().get(*entry).is_some())
-                .map(|(seen, entry)| (entry.number() as u8, seen))
-                .collect(),
-            done: done.into_iter().take(program.code().len()).collect(),
-            messages,
-            untabulated,
-            services: (self.compressed.into_iter())
-                .flat_map(Compressed::finish)
-                .chain((self.services.into_iter()).map(|s| s.finish(self.pid, modules)))
-                .collect(),
+        for load in self.loads.iter_mut().flatten() {
+            load.tabulate.settle(modules);
         }
     }
-}
 
-/// Counts that the target has made itself, by table entry and by instruction.
-fn counts(from: &shared::Queries) -> (Vec<Seen>, Vec<Acted>) {
-    let seen = from.seen.iter().map(|seen| Seen {
-        executed: seen.executed.load(Relaxed),
-        profiled: seen.profiled.load(Relaxed),
-        acted: seen.acted.load(Relaxed),
-    });
-    let done = from.done.iter().map(|done| Acted {
-        sent: done.sent.load(Relaxed),
-        served: done.served.load(Relaxed),
-        dropped: done.dropped.load(Relaxed),
-        counted: done.counted.load(Relaxed),
-        counted_for: done.counted_for.load(Relaxed),
-        interrupted: done.interrupted.load(Relaxed),
-    });
-    (seen.collect(), done.collect())
+    /// Returns the results of the queries, of each load.
+    pub fn finish(mut self, shared: &Shared, modules: &Modules) -> Vec<Queries> {
+        for place in 0..LOADS {
+            self.end(place, shared, modules);
+        }
+        let services = self.compressed.into_iter().flat_map(Compressed::finish);
+        let own = self.services.into_iter();
+        let services: Vec<_> = services
+            .chain(own.map(|s| s.finish(self.pid, modules)))
+            .collect();
+        let mut all = self.ended;
+        all.sort_by_key(|queries| queries.load);
+        if let Some(first) = all.first_mut() {
+            first.services = services;
+        }
+        all
+    }
+
+    /// The program of a place is not in force any more.
+    fn end(&mut self, place: usize, shared: &Shared, modules: &Modules) {
+        if let Some(mut load) = self.loads[place].take() {
+            load.tabulate.settle(modules);
+            if let Some(first) = load.first_way {
+                self.ways.free(first);
+            }
+            let mut queries = load.so_far(place, shared);
+            (queries.messages, queries.untabulated) = load.tabulate.into_counts();
+            self.ended.push(queries);
+        }
+    }
 }
 
 /// Ranges that can be told, for messages.
 pub const RANGES: usize = MAX_RANGES;
-
-fn named(module: &Module, name: &str) -> bool {
-    let path = Path::new(OsStr::from_bytes(&module.path));
-    let file = path
-        .file_name()
-        .is_some_and(|f| f.as_bytes() == name.as_bytes());
-    path == Path::new(name) || file
-}

@@ -11,7 +11,6 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use trommel_profile::queries::{Count, Sent};
-use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
 
@@ -93,26 +92,18 @@ impl Service for Tabulate {
 /// Writes messages to a file, a line of JSON each.
 pub struct Write {
     out: BufWriter<File>,
-    /// Names of the words of messages, by instruction.
-    names: Vec<Vec<&'static str>>,
     /// The reason why nothing is written any more.
     error: Option<io::Error>,
 }
 
 impl Write {
-    /// Creates the file at `path`, for messages of a program.
+    /// Creates the file at `path`.
     ///
     /// # Errors
     /// Errors of the system.
-    pub fn create(path: &Path, program: &Program) -> io::Result<Self> {
-        let mut names = vec![Vec::new(); program.code().len()];
-        for query in program.queries() {
-            let fields: Vec<_> = query.fields.iter().map(|f| f.name()).collect();
-            names[query.code].fill(fields);
-        }
+    pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
             out: BufWriter::new(File::create(path)?),
-            names,
             error: None,
         })
     }
@@ -134,6 +125,7 @@ impl Write {
             pid,
             thread,
             header,
+            load,
             stands_for,
             ..
         } = message;
@@ -145,12 +137,11 @@ impl Write {
         };
         write!(
             out,
-            "{{\"pid\":{pid},\"thread\":{thread},{to},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
+            "{{\"pid\":{pid},\"thread\":{thread},\"load\":\"{load}\",{to},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
             header.at
         )?;
-        let names = self.names.get(usize::from(header.at));
         let words = message.words.iter().enumerate();
-        for ((n, word), name) in words.zip(names.into_iter().flatten()) {
+        for ((n, word), name) in words.zip(message.names) {
             if n > 0 {
                 out.write_all(b",")?;
             }

@@ -19,7 +19,7 @@ use trommel_queue::contexts::Tree;
 use trommel_queue::converge::Converge;
 use trommel_queue::persist::Made;
 use trommel_queue::prefetch::Prefetch;
-use trommel_queue::queries::Queries;
+use trommel_queue::queries::{LOADS, Queries};
 use trommel_queue::thread_page::{ThreadPage, WAYS};
 use trommel_queue::{
     CHUNK, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, Chunk, Control, CounterArray,
@@ -155,7 +155,7 @@ impl Shared {
             .build
             .store(crate::channel::image::build(), Relaxed);
         if let Some(question) = terms.question {
-            question.write(shared.queries());
+            question.write(|place| shared.load(place));
         } else {
             shared.queries().tagged.store(terms.selects.into(), Relaxed);
         }
@@ -343,9 +343,14 @@ impl Shared {
             && control.process.threads.load(SeqCst) <= 1
     }
 
-    /// Returns the shared part of queries: the question, and its counts.
+    /// Returns the first place of query programs, with what is of all of them.
     pub fn queries(&self) -> &Queries {
-        self.part(QUERIES_OFFSET)
+        self.load(0)
+    }
+
+    /// Returns a place of query programs.
+    pub fn load(&self, place: usize) -> &Queries {
+        self.part(QUERIES_OFFSET + place % LOADS * size_of::<Queries>())
     }
 
     /// Returns how often threads of the process have gone a way of its queries.

@@ -41,7 +41,7 @@ impl Folder {
     pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
         let queries = self.answers.take();
         let modules = &self.dictionary.modules;
-        let queries = queries.map(|answers| answers.finish(shared, modules));
+        let queries = queries.map_or_else(Vec::new, |answers| answers.finish(shared, modules));
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
         let mut simulated = None;

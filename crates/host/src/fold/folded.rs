@@ -41,8 +41,8 @@ pub struct Folded {
     pub windows: Option<Windows>,
     /// Calling contexts, if they were counted.
     pub contexts: Option<CallTree>,
-    /// Results of queries, if any were put.
-    pub queries: Option<Queries>,
+    /// Results of queries, if any were put: of each load.
+    pub queries: Vec<Queries>,
     /// Results of the prefetch service, if it was enabled.
     pub prefetch: Option<prefetch::Report>,
     /// Places that were not profiled once they were known, if convergent profiling was enabled.

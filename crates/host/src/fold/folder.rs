@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::memory::Levels;
+use trommel_profile::queries::Queries;
 use trommel_queue::ValueCounter;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
@@ -24,7 +25,7 @@ use super::windowed::{Customised, Windowed};
 use crate::ask::converge::Converge;
 use crate::ask::custom;
 use crate::ask::prefetch::{self, Prefetch};
-use crate::ask::queries::Answers;
+use crate::ask::queries::{Answers, Changes};
 use crate::channel::memory::Budget;
 use crate::channel::modules::Images;
 use crate::channel::shared::{Damaged, Filled, Shared};
@@ -411,8 +412,7 @@ impl Folder {
             let waits = tagged.is_some() || self.selects;
             if let Some(answers) = tagged {
                 let modules = &self.dictionary.modules;
-                let range = region.range.clone();
-                self.overflowing |= !answers.tell(shared.queries(), range, modules);
+                self.overflowing |= !answers.tell(shared, &region.range, modules);
             }
             if self.selects
                 && !self
@@ -433,6 +433,38 @@ impl Folder {
             self.regions += 1;
         }
         self.met.resize(shared.paths(), NEVER);
+    }
+
+    /// Returns the places of query programs, by bit, whose last messages are to be folded.
+    pub fn left_queries(&self, shared: &Shared) -> u8 {
+        let answers = self.answers.as_ref();
+        answers.map_or(0, |answers| answers.left(shared))
+    }
+
+    /// Asks the target for the queries that are wanted now. Nothing is left to fold of the programs of `left`.
+    pub fn change_queries(&mut self, shared: &Shared, left: u8) {
+        let Some(answers) = &mut self.answers else {
+            return;
+        };
+        let regions = (0..self.regions).map(|n| shared.region(n).range);
+        let regions: Vec<_> = regions.collect();
+        self.overflowing |= !answers.change(shared, left, &regions, &self.dictionary.modules);
+    }
+
+    /// Returns how far the target has come with the queries that are wanted, if there are any.
+    pub fn query_changes(&self, shared: &Shared) -> Option<Changes> {
+        Some(self.answers.as_ref()?.changes(shared))
+    }
+
+    /// Returns true if other queries are wanted than those that the target was asked.
+    pub fn queries_differ(&self) -> bool {
+        self.answers.as_ref().is_some_and(Answers::differ)
+    }
+
+    /// Returns the results of queries so far, without messages.
+    pub fn queries_so_far(&self, shared: &Shared) -> Vec<Queries> {
+        let answers = self.answers.as_ref();
+        answers.map_or_else(Vec::new, |answers| answers.so_far(shared))
     }
 
     /// Returns the index of `number` among the paths met. Its expansion is worked out when it is met for the first

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -29,6 +30,8 @@ pub struct Knocks {
     /// The clock of the thread that was called last, until the signal has come.
     clock: Option<Clock>,
     tried: Option<Instant>,
+    /// The last call was to a thread that was named.
+    by_name: bool,
     /// Processor time so far, by thread.
     used: HashMap<i32, u64>,
     refused: bool,
@@ -41,6 +44,7 @@ impl Knocks {
             pid,
             clock: None,
             tried: None,
+            by_name: false,
             used: HashMap::new(),
             refused: false,
         }
@@ -52,11 +56,23 @@ impl Knocks {
             self.clock = None;
             return;
         }
-        if self.tried.is_some_and(|at| at.elapsed() < AGAIN) {
+        self.call(0, AGAIN);
+    }
+
+    /// Calls a thread of the process, if it was not called for so long: `tid`, or the busiest if that is 0. A thread that is no more is not called, nor
+    /// one of another process.
+    pub fn call(&mut self, tid: u32, again: Duration) {
+        if self.refused || self.tried.is_some_and(|at| at.elapsed() < again) {
             return;
         }
         self.tried = Some(Instant::now());
-        let Some(tid) = self.busiest() else {
+        // The program may have written any number.
+        let is_its = Path::new(&format!("/proc/{}/task/{tid}", self.pid)).exists();
+        let named = i32::try_from(tid).ok().filter(|tid| *tid != 0 && is_its);
+        // The one that is named may have gone to sleep since: then another names the next.
+        self.by_name = !self.by_name;
+        let named = named.filter(|_| self.by_name);
+        let Some(tid) = named.or_else(|| self.busiest()) else {
             return;
         };
         match Clock::signalling(tid, SOON, libc::SIGTRAP) {
@@ -64,7 +80,12 @@ impl Knocks {
                 clock.enable_once();
                 self.clock = Some(clock);
             }
-            Err(error) => self.refused = error.raw_os_error() != Some(libc::ESRCH),
+            Err(error) => {
+                // The thread is gone, or a signal of ours has come first.
+                let passes = [libc::ESRCH, libc::EINTR, libc::EAGAIN];
+                let number = error.raw_os_error();
+                self.refused = !number.is_some_and(|number| passes.contains(&number));
+            }
         }
     }
 

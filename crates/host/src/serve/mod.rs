@@ -22,10 +22,12 @@
 //! | [`turns`] | when and why a process came under control |
 //! | [`audit`] | samples that tell whether control pays |
 //! | [`progress`] | the speed of a program, natively and under control |
+//! | [`control`] | commands that change the queries of a session |
 //! | [`persist`] | fragments kept for later runs |
 
 pub mod attached;
 pub mod audit;
+pub mod control;
 pub mod engine;
 pub mod epochs;
 pub mod failure;

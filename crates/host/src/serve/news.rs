@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::channel::shared::Damaged;
+use crate::serve::control::NoDirectory;
 use crate::serve::failure::RuntimeFailure;
 use crate::serve::identity::Identity;
 use crate::serve::unobserved::Unobserved;
@@ -24,6 +25,8 @@ pub enum Who {
 pub enum News {
     /// The kernel refuses what begins windows.
     NoWindows(std::io::Error),
+    /// Commands cannot change the queries.
+    NoControl(NoDirectory),
     /// Counts of windows, where a stress option sets their pace.
     WindowCounts(WindowCounts),
     /// Children of a process run natively, for want of room.

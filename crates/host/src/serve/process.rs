@@ -16,8 +16,10 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
+use trommel_profile::queries::Queries;
 use trommel_queue::State;
 
+use crate::ask::queries::Changes;
 use crate::channel::bell::IDLE;
 use crate::channel::family::Family;
 use crate::channel::shared::Shared;
@@ -235,6 +237,30 @@ impl Process {
     pub fn exit_status(&self) -> Option<i32> {
         let said = self.shared.control().process.exit_status.load(Relaxed);
         said.checked_sub(1).map(|status| (status & 0xff) as i32)
+    }
+
+    /// Sees to it that it is asked the queries that are wanted now. Returns how far it has come, if it is asked any and runs under control.
+    pub fn change_queries(&mut self) -> Option<Changes> {
+        let now = self.folder.query_changes(&self.shared)?;
+        if self.end != End::No || !matches!(self.shared.state(), Some(State::Controlled)) {
+            return None;
+        }
+        if now == Changes::Made && !self.folder.queries_differ() {
+            return Some(now);
+        }
+        let left = self.folder.left_queries(&self.shared);
+        if left != 0 {
+            self.hurried = true;
+            self.fold();
+            self.hurried = false;
+        }
+        self.folder.change_queries(&self.shared, left);
+        self.folder.query_changes(&self.shared)
+    }
+
+    /// Returns the results of its queries so far, without messages.
+    pub fn queries_so_far(&self) -> Vec<Queries> {
+        self.folder.queries_so_far(&self.shared)
     }
 
     /// Finds out whether it is there.

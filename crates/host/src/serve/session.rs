@@ -28,6 +28,7 @@ mod execs;
 mod native;
 mod observing;
 mod progress;
+mod querying;
 mod reattach;
 mod retakes;
 mod takes;
@@ -78,6 +79,7 @@ pub use bursts::Line;
 use cost::{cpu_with, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
+use querying::Querying;
 use retakes::Retakes;
 
 /// The stream file of a process, and how many events are wanted in it.
@@ -148,6 +150,8 @@ pub struct Session<'a> {
     progressed: Instant,
     /// Time that processes that have ended waited for the host.
     waited: Duration,
+    /// Commands that change its queries.
+    querying: Querying,
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -218,6 +222,7 @@ impl<'a> Session<'a> {
         let nap = self.nap(parted.is_some());
         let late = self.options.tracing.late().is_some();
         let mut looked = Instant::now();
+        self.listen();
         loop {
             if let Some(parted) = &mut parted
                 && self.ended.is_none()
@@ -243,6 +248,7 @@ impl<'a> Session<'a> {
             self.epoch();
             self.newcomers();
             self.serve_each();
+            self.querying();
             self.requests();
             self.finish();
             self.progress();
@@ -338,6 +344,10 @@ impl<'a> Session<'a> {
             _ => pause,
         };
         let pause = pause.min(self.retakes.pause());
+        let pause = match self.querying.is_due() {
+            true => pause.min(querying::OFTEN),
+            false => pause,
+        };
         bell::sleep(families, pause, || {
             let news = |family: &Rc<Family>| {
                 let known = |slot| processes.iter().any(|(_, p)| p.is_in(family, slot));

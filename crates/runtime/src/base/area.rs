@@ -182,14 +182,14 @@ pub struct Context {
     pub why: u32,
     /// Saved registers, by number, meanwhile.
     pub unshielded: [u64; 12],
-    /// Executions up to the next that is profiled, by table entry of the query program.
-    pub left: [u32; queries::ENTRIES],
+    /// Executions up to the next that is profiled, by place of the query program and table entry. 1 before its engine begins.
+    pub left: [[u32; queries::ENTRIES]; queries::LOADS],
     /// Address of the last [`crate::observe::contexts::Frame`].
     pub frame: u64,
     /// Target of an indirect branch that may change the calling context.
     pub followed: u64,
-    /// Not 0 if something was seen before an instruction, and is to be seen after it.
-    pub begun: u64,
+    /// Not 0 if something was seen before an instruction, and is to be seen after it: by place of the query program.
+    pub begun: [u64; queries::LOADS],
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.

@@ -118,6 +118,10 @@ pub struct Fragment {
     pub guarded: bool,
     /// True if the fragment's events are counted by strides: [`Step::events`] are strides.
     pub strides: bool,
+    /// Places of query programs that it has probes of, by bit.
+    pub probes: u8,
+    /// Operations of its instructions that queries can be about, by bit; 0 where queries do not change.
+    pub operations: u8,
     /// True if it is entered.
     pub state: FragmentState,
     /// State of the fragment in the selection of traces.

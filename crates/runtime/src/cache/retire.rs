@@ -8,7 +8,8 @@ use super::entry::retired_entry;
 use super::old::Generation;
 use super::suspect::Index;
 use super::table::Table;
-use super::{Cache, FragmentState, Part, UNLINKED};
+use super::{Cache, Fragment, FragmentState, Part, UNLINKED};
+use crate::base::address::Range;
 use crate::base::ids::FragmentId;
 
 impl Cache {
@@ -21,6 +22,48 @@ impl Cache {
                 self.bury(id);
             }
         }
+    }
+
+    /// Retires the fragments that `goes` chooses, whatever their state. It is given each with the range of app addresses that it is made of.
+    pub fn retire_some(&mut self, mut goes: impl FnMut(&Fragment, Range) -> bool) {
+        self.heads.forget_recorded();
+        self.in_both(|cache| cache.retire_in_variant(&mut goes));
+    }
+
+    fn retire_in_variant(&mut self, goes: &mut impl FnMut(&Fragment, Range) -> bool) {
+        // Fragments in doubt, single ones and parts are made anew when they are needed.
+        self.index.forget_unlisted();
+        for id in self.ids() {
+            let fragment = self.fragments[id.index()];
+            match fragment.state {
+                FragmentState::Retired => {}
+                FragmentState::Suspect => self.bury(id),
+                FragmentState::Live => {
+                    if goes(&fragment, self.hull(&fragment)) {
+                        self.cut_off(id);
+                        self.bury(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The range from the first to the last of the app's code that a fragment is made of.
+    fn hull(&self, fragment: &Fragment) -> Range {
+        /// Bytes of an instruction at most.
+        const LONGEST: u64 = 15;
+        let first = fragment.first_step as usize;
+        let steps = &self.steps[first..first + usize::from(fragment.steps)];
+        steps.iter().fold(fragment.span, |hull, step| Range {
+            start: hull.start.min(step.app.0),
+            end: hull.end.max(step.app.0 + LONGEST.max(step.copied.into())),
+        })
+    }
+
+    /// Begins an epoch: a thread that comes out of the cache from now on is in no fragment that was retired before.
+    pub fn next_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
     }
 
     /// Retires all fragments: a thread that is in one leaves it at its next exit, and none gets in

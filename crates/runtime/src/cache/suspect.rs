@@ -119,6 +119,13 @@ impl Index {
         }
     }
 
+    /// Forgets what no table leads to: suspects, single fragments and parts.
+    pub(super) fn forget_unlisted(&mut self) {
+        self.suspects = Table::new();
+        self.singles = Table::new();
+        self.parts = Vec::new();
+    }
+
     /// Empties a page's list into `out`.
     fn take(&mut self, page: u64, out: &mut Vec<FragmentId>) {
         let Some(mut at) = self.heads.get(AppPc(page)).filter(|&n| n != EMPTIED) else {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_queue::converge::Converge;
 use trommel_queue::prefetch::Prefetch;
-use trommel_queue::queries::Queries;
+use trommel_queue::queries::{LOADS, Queries};
 use trommel_queue::{
     CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
     COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DIRECTORY_BYTES,
@@ -47,10 +47,16 @@ impl Mapped {
         unsafe { &*((self.base - DIRECTORY_BYTES as u64) as *const Directory) }
     }
 
-    /// Returns the query program of the process.
+    /// Returns the first place of query programs, with what is of all of them.
     pub fn queries(&self) -> &'static Queries {
+        self.load(0)
+    }
+
+    /// Returns a place of query programs.
+    pub fn load(&self, place: usize) -> &'static Queries {
+        let at = QUERIES_OFFSET + place % LOADS * size_of::<Queries>();
         // SAFETY: inside the mapping, which is ours for good; all atomics.
-        unsafe { &*((self.base + QUERIES_OFFSET as u64) as *const Queries) }
+        unsafe { &*((self.base + at as u64) as *const Queries) }
     }
 
     /// Returns the questions about prefetches, and their answers.

@@ -4,31 +4,40 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_query::throttle::{Rehearsal, Throttle};
-use trommel_query::{Engine, Entry, Facts, QueryPc};
-use trommel_queue::queries::{ENTRIES, Queries};
+use trommel_query::{Engine, Facts, QueryPc};
+use trommel_queue::queries::{ENTRIES, LOADS, Queries};
 
 use crate::base::signals;
 use crate::observe::prefetch::Bursts;
-use crate::observe::query::Site;
+use crate::observe::query::{Prepared, Site};
 
 /// The queries of one thread.
+#[derive(Default)]
 pub struct Asking {
-    pub(crate) engine: Engine<'static>,
-    pub(crate) counting: &'static [QueryPc],
+    /// Programs that it has reached a probe of, by place.
+    pub(crate) underway: [Option<Box<Underway>>; LOADS],
     /// Interrupts of a query that is being executed.
     pub(crate) raised: Raised,
+    /// The thread's bursts, where executions are profiled in bursts.
+    pub(crate) bursts: Option<Bursts>,
+    /// The last message of a round was sent, or is about to be.
+    pub(crate) last_of_round: bool,
+}
+
+/// A program under way in a thread.
+pub(crate) struct Underway {
+    /// Number of the load.
+    pub(crate) id: u32,
+    /// Its place.
+    pub(crate) place: usize,
+    pub(crate) engine: Engine<'static>,
+    pub(crate) prepared: &'static Prepared,
     /// Start values of the countdowns.
     pub(crate) drawn: [u32; ENTRIES],
     /// Facts seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
     pub(crate) begun: Option<(&'static Site, Facts, u8)>,
     /// Source of the rates, if any.
     pub(crate) rates: Rates,
-    /// The thread's bursts, where executions are profiled in bursts.
-    pub(crate) bursts: Option<Bursts>,
-    /// The last message of a round was sent, or is about to be.
-    pub(crate) last_of_round: bool,
-    /// Entries that are asked about.
-    pub(crate) entries: &'static [Entry],
 }
 
 /// Source of the rates of `every auto`.

@@ -1,6 +1,8 @@
 //! Queries of a thread ([`crate::observe::query`]): what its probes have crossed over for.
 #![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.
 
+pub mod changes;
+
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -9,20 +11,20 @@ use trommel_query::engine::thread_seed;
 use trommel_query::observe::{Machine, Segment, When};
 use trommel_query::throttle::{Paced, Throttle};
 use trommel_query::{Engine, Entry, Facts, Field, QueryPc, Rate, Record, Sampling, Sink};
-use trommel_queue::queries::{Acted, ENTRIES, Header, MESSAGE_WORDS, Queries, Sort};
+use trommel_queue::queries::{Acted, ENTRIES, Header, LOADS, MESSAGE_WORDS, Queries, Sort};
 
 use crate::base::address::CachePc;
 use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
-use crate::engine::asking::{Asking, Raised, Rates, add};
+use crate::engine::asking::{Asking, Raised, Rates, Underway, add};
 use crate::engine::served::table::Message;
 use crate::engine::served::{Filled, Sent, to_host};
 use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
-use crate::observe::query::{Asked, Crossing, Site};
+use crate::observe::query::{Crossing, Site};
 
 /// Ticks of a period of a throttle.
 const PERIOD: u64 = 1 << 21;
@@ -56,60 +58,52 @@ impl Paced for InForce<'_> {
 }
 
 impl Thread {
-    /// Starts the queries of the thread, which has its number and executes nothing yet. `slot`: of its
-    /// process.
-    pub fn start_queries(&mut self, asked: &Asked, slot: u32) {
+    /// Makes the thread, which executes nothing yet, ready for queries: its engines begin with the first probe that it reaches.
+    pub fn start_queries(&mut self, in_bursts: bool) {
         let mapped = self.process.queue.mapped();
         let pages = self.writer.page + 1;
         mapped.queries().pages.fetch_max(pages, Relaxed);
-        let seed = mapped.queries().seed.load(Relaxed);
-        let seed = match slot {
-            0 => seed,
-            n => SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaslot\0").draw(),
-        };
-        let engine = Engine::new(asked.program, thread_seed(seed, self.writer.number));
-        let mut drawn = [0; ENTRIES];
-        for (entry, _) in asked.program.table().entries() {
-            drawn[entry.number()] = engine.countdown(entry).unwrap_or(0) as u32;
+        for place in 0..LOADS {
+            self.rest(place);
         }
-        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
-        // SAFETY: words of the thread's own context, which is not in use by generated code.
-        unsafe {
-            (&raw mut (*context).left).write(drawn);
-            (&raw mut (*context).begun).write(0);
-        }
-        let throttle = Throttle::new(asked.program, PERIOD, sys::ticks());
-        let rates = match throttle {
-            None => Rates::Fixed,
-            Some(_) if mapped.queries().rehearsed.load(Relaxed) != 0 => {
-                Rates::Rehearsed(Box::default())
-            }
-            Some(throttle) => Rates::Throttled(Box::new(throttle)),
-        };
         self.asking = Some(Box::new(Asking {
-            engine,
-            counting: asked.counting,
-            raised: Raised::default(),
-            drawn,
-            begun: None,
-            rates,
-            bursts: asked.in_bursts.then(Bursts::default),
-            last_of_round: false,
-            entries: asked.entries,
+            bursts: in_bursts.then(Bursts::default),
+            ..Asking::default()
         }));
+    }
+
+    /// Puts the countdowns of a place at rest: the first execution of each entry crosses over. No code counts them meanwhile.
+    pub(crate) fn rest(&self, place: usize) {
+        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
+        // SAFETY: words of a thread's context, of which no code that may be executed has a probe.
+        unsafe {
+            (&raw mut (*context).left[place]).write_volatile([1; ENTRIES]);
+            (&raw mut (*context).begun[place]).write_volatile(0);
+        }
     }
 }
 
 /// An instruction caused a signal: it is not executed, or not yet.
 pub fn forget(context: &mut Context) {
-    context.begun = 0;
+    context.begun = [0; LOADS];
 }
 
 /// Handles a thread that has come to the runtime for some other reason: rates may be due that no record has led to.
 pub fn look(thread: &mut Thread, context: &mut Context) {
-    if let Some(asking) = &mut thread.asking {
-        let area = thread.process.queue.mapped().queries();
-        asking.look(context, area);
+    let Some(asking) = &mut thread.asking else {
+        return;
+    };
+    let process = thread.process;
+    for underway in asking.underway.iter_mut().flatten() {
+        if !underway.is_due() {
+            continue;
+        }
+        // A place is put at rest with the lock held.
+        let _runtime = process.runtime.lock();
+        let area = process.queue.mapped().load(underway.place);
+        if area.put.load(Relaxed) == underway.id {
+            underway.look(context, area);
+        }
     }
 }
 
@@ -126,44 +120,112 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let Some(mut asking) = thread.asking.take() else {
         return Ok(());
     };
+    let place = crossing.place();
+    let area = thread.process.queue.mapped().load(place);
+    let mut underway = match asking.underway[place].take() {
+        Some(underway) if underway.id == area.put.load(Relaxed) => underway,
+        _ => {
+            let begun = Underway::begin(thread, context, site, place);
+            if begun.passes(context, site) {
+                asking.underway[place] = Some(begun);
+                thread.asking = Some(asking);
+                return Ok(());
+            }
+            begun
+        }
+    };
     let adapts = site.control.sampling.rate().is_none();
     let from = if adapts { sys::ticks() } else { 0 };
-    let mut done = asking.crossed(thread, context, site, crossing);
+    let mut done = underway.crossed(&mut asking, thread, context, site, crossing);
     if adapts {
-        asking.adapt(thread, context, site, crossing, from);
+        underway.adapt(area, context, site, crossing, from);
     }
     // What was seen before the last execution is sent after it.
-    if done.is_ok() && asking.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
+    if done.is_ok() && underway.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
         done = prefetch::sent(&thread.process.queue, &mut thread.writer);
     }
+    asking.underway[place] = Some(underway);
     thread.asking = Some(asking);
     done
 }
 
-impl Asking {
+impl Underway {
+    /// The thread has reached a probe of a program for the first time.
+    fn begin(thread: &Thread, context: &mut Context, site: &Site, place: usize) -> Box<Self> {
+        let mapped = thread.process.queue.mapped();
+        let prepared = site.prepared;
+        let id = mapped.load(place).put.load(Relaxed);
+        let slot = thread.process.queue.control().identity.slot.load(Relaxed);
+        let seed = match slot {
+            0 => mapped.queries().seed.load(Relaxed),
+            n => {
+                let seed = mapped.queries().seed.load(Relaxed);
+                SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaslot\0").draw()
+            }
+        };
+        let seed = match id {
+            0 | 1 => seed,
+            n => SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaload\0").draw(),
+        };
+        let engine = Engine::new(&prepared.program, thread_seed(seed, thread.writer.number));
+        let mut drawn = [0; ENTRIES];
+        for entry in &prepared.entries {
+            drawn[entry.number()] = engine.countdown(*entry).unwrap_or(0) as u32;
+        }
+        context.left[place] = drawn;
+        context.begun[place] = 0;
+        let throttle = Throttle::new(&prepared.program, PERIOD, sys::ticks());
+        let rates = match throttle {
+            None => Rates::Fixed,
+            Some(_) if mapped.queries().rehearsed.load(Relaxed) != 0 => {
+                Rates::Rehearsed(Box::default())
+            }
+            Some(throttle) => Rates::Throttled(Box::new(throttle)),
+        };
+        Box::new(Self {
+            id,
+            place,
+            engine,
+            prepared,
+            drawn,
+            begun: None,
+            rates,
+        })
+    }
+
+    /// The first execution is at a site. Returns true if it is one that the countdown passes.
+    fn passes(&self, context: &mut Context, site: &Site) -> bool {
+        let left = &mut context.left[self.place][site.entry.number()];
+        let sampled = self.engine.countdown(site.entry).is_some();
+        let passes = sampled && *left > 1;
+        *left -= u32::from(passes);
+        passes
+    }
+
     /// A probe of the thread's own has crossed over.
     fn crossed(
         &mut self,
+        asking: &mut Asking,
         thread: &mut Thread,
         context: &mut Context,
         site: &'static Site,
         crossing: Crossing,
     ) -> Result<(), HostGone> {
-        let area = thread.process.queue.mapped().queries();
+        let area = thread.process.queue.mapped().load(self.place);
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
             let begun = self
                 .begun
                 .take_if(|(begun, ..)| core::ptr::eq(*begun, site));
             let Some((_, facts, rank)) = begun else {
-                context.begun = 0;
+                context.begun[self.place] = 0;
                 return Ok(());
             };
             let facts = site
                 .observation
                 .late(&AtProbe::of(context, crossing), facts);
-            context.begun = 0;
-            return self.ask(site, facts, rank, thread, area);
+            context.begun[self.place] = 0;
+            return self.ask(asking, site, facts, rank, thread, area);
         }
         let seen = &area.seen[site.entry.number()];
         let rate = self.engine.rate(site.entry);
@@ -173,9 +235,9 @@ impl Asking {
             Sampling::Auto(_) => rate.one_in().trailing_zeros() as u8,
         };
         let number = site.entry.number();
-        let left = if let Some(mut bursts) = self.bursts {
+        let left = if let Some(mut bursts) = asking.bursts {
             let turn = bursts.turn(thread.process.queue.mapped().prefetch());
-            self.bursts = Some(bursts);
+            asking.bursts = Some(bursts);
             self.count_down(turn, context);
             match turn {
                 Turn::Pass => return Ok(()),
@@ -185,7 +247,7 @@ impl Asking {
                     return Ok(());
                 }
                 Turn::Send => {}
-                Turn::Last { round } => self.last_of_round = round,
+                Turn::Last { round } => asking.last_of_round = round,
             }
             self.drawn[number]
         } else {
@@ -203,16 +265,24 @@ impl Asking {
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
             self.begun = Some((site, facts, rank));
-            context.begun = 1;
-            context.left[number] = left;
+            context.begun[self.place] = 1;
+            context.left[self.place][number] = left;
             return Ok(());
         }
         let facts = match site.when() {
             When::After => site.observation.late(&machine, facts),
             When::Before | When::Both => facts,
         };
-        context.left[number] = left;
-        self.ask(site, facts, rank, thread, area)
+        context.left[self.place][number] = left;
+        self.ask(asking, site, facts, rank, thread, area)
+    }
+
+    /// Returns true if it is time to look at the rates.
+    fn is_due(&self) -> bool {
+        match &self.rates {
+            Rates::Throttled(throttle) => throttle.is_due(sys::ticks()),
+            Rates::Fixed | Rates::Rehearsed(_) => false,
+        }
     }
 
     /// Puts rates in force that are due.
@@ -225,7 +295,7 @@ impl Asking {
             let mut paced = InForce {
                 engine: &mut self.engine,
                 drawn: &mut self.drawn,
-                left: &mut context.left,
+                left: &mut context.left[self.place],
                 area,
             };
             throttle.adjust(now, &mut paced);
@@ -235,13 +305,12 @@ impl Asking {
     /// A crossing of the site's is done with, which began at `from`.
     fn adapt(
         &mut self,
-        thread: &Thread,
+        area: &Queries,
         context: &mut Context,
         site: &Site,
         crossing: Crossing,
         from: u64,
     ) {
-        let area = thread.process.queue.mapped().queries();
         match &mut self.rates {
             Rates::Fixed => {}
             Rates::Throttled(throttle) => {
@@ -257,7 +326,7 @@ impl Asking {
                 let mut paced = InForce {
                     engine: &mut self.engine,
                     drawn: &mut self.drawn,
-                    left: &mut context.left,
+                    left: &mut context.left[self.place],
                     area,
                 };
                 paced.pace(site.entry, rate);
@@ -267,7 +336,7 @@ impl Asking {
 
     /// Countdowns of all entries, where executions are profiled in bursts.
     fn count_down(&mut self, turn: Turn, context: &mut Context) {
-        for entry in self.entries {
+        for entry in &self.prepared.entries {
             let left = match turn {
                 Turn::Send => 1,
                 Turn::Pass | Turn::Over | Turn::Last { .. } => {
@@ -275,13 +344,14 @@ impl Asking {
                 }
             };
             self.drawn[entry.number()] = left;
-            context.left[entry.number()] = left;
+            context.left[self.place][entry.number()] = left;
         }
     }
 
     /// Executes the query.
     fn ask(
         &mut self,
+        asking: &mut Asking,
         site: &Site,
         facts: Facts,
         rank: u8,
@@ -293,12 +363,13 @@ impl Asking {
             thread,
             area,
             words: site.control.fields.len() as u8,
+            place: self.place as u8,
             rank,
             gone: Ok(()),
             acted: false,
             interrupted: false,
             waits: false,
-            raised: &mut self.raised,
+            raised: &mut asking.raised,
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
@@ -308,7 +379,7 @@ impl Asking {
             waits,
             ..
         } = out;
-        self.raised.send(area);
+        asking.raised.send(area);
         // The query has ended, and what it has sent is there.
         if interrupted && gone.is_ok() {
             let asked = thread.process.queue.interrupt();
@@ -317,7 +388,7 @@ impl Asking {
                 gone = thread.process.queue.answered(&mut thread.writer);
             }
         }
-        for at in self.counting {
+        for at in &self.prepared.counting {
             let counted = self.engine.take_counted(*at);
             if counted != 0 {
                 let rate = site.control.sampling.rate();
@@ -340,6 +411,7 @@ struct Out<'a> {
     thread: &'a mut Thread,
     area: &'a Queries,
     words: u8,
+    place: u8,
     rank: u8,
     gone: Result<(), HostGone>,
     /// An action was done.
@@ -358,6 +430,7 @@ impl Out<'_> {
             at: at.number() as u8,
             queue,
             words: self.words,
+            load: self.place,
             rank: self.rank,
             sort,
         };

@@ -123,7 +123,21 @@ impl Runtime {
         self.threads.len() > 1 && self.cache.is_low() && !self.cache.has_old()
     }
 
-    fn all_threads(&self) -> impl Iterator<Item = &Thread> {
+    /// A thread that may be in code with probes that were retired before `epoch` began. `thorough`: the kernel is asked where those are that
+    /// are not known to be out of it. One that waits in a system call has only an exit before it.
+    pub(crate) fn in_old_probes(&self, epoch: u64, thorough: bool) -> Option<&Thread> {
+        self.all_threads().find(|thread| {
+            let presence = &thread.presence;
+            let clear = presence.clear.load(Relaxed);
+            let waits = || {
+                let at = waits_at(thread.thread_page().tid.load(Relaxed));
+                at.is_some_and(|pc| self.cache.arena_of(CachePc(pc)).is_some())
+            };
+            presence.seen.load(Relaxed).max(clear) < epoch && !(thorough && waits())
+        })
+    }
+
+    pub(crate) fn all_threads(&self) -> impl Iterator<Item = &Thread> {
         // SAFETY: listed threads are there; of others than the calling one only what is atomic or fixed is read.
         self.threads.iter().map(|&thread| unsafe { &*thread })
     }

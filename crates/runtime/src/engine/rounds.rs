@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_queue::work::Flush;
 
-use crate::engine::state::Runtime;
+use crate::base::address::CachePc;
+use crate::engine::state::{Runtime, Thread};
 use crate::observe::prefetch::{LONGEST, PAUSE, Prefetch, SLOW, Stage};
 
 impl Runtime {
@@ -98,9 +99,10 @@ impl Runtime {
 }
 
 impl Runtime {
-    /// A thread in the cache was called.
-    pub fn knocked(&mut self, now: u64) {
+    /// A thread in the cache was called, at `at`.
+    pub fn knocked(&mut self, thread: &Thread, at: CachePc, now: u64) {
         self.ask_at_once(now);
         self.go_by_table();
+        self.heed_queries_at(thread, at);
     }
 }

@@ -108,6 +108,10 @@ pub struct Runtime {
     pub hints: Hints,
     /// Cycles of the parts that the entry into the runtime has reached so far.
     pub parts: u64,
+    /// Query programs are to go, and threads may be in their probes.
+    pub queries_leave: bool,
+    /// Time of the last thorough look at where such threads are.
+    pub queries_looked: u64,
     /// Thread pages in use.
     pub pages: u32,
     /// Threads numbered so far.

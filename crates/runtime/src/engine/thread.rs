@@ -296,9 +296,8 @@ impl Thread {
 
     /// Starts its queries, if anything is asked.
     pub fn take_queries(&mut self, runtime: &mut Runtime) {
-        let slot = self.process.queue.control().identity.slot.load(Relaxed);
         if let Some(asked) = runtime.translator.asked() {
-            self.start_queries(asked, slot);
+            self.start_queries(asked.in_bursts);
         }
     }
 

@@ -79,6 +79,9 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
     if process.queue.mapped().converge().wanted.load(Relaxed) != 0 {
         process.runtime.lock().go_by_table();
     }
+    if process.queue.mapped().queries().changing.load(Relaxed) != 0 {
+        process.runtime.lock().heed_queries();
+    }
 }
 
 /// Sees to what has brought the thread here.
@@ -198,6 +201,7 @@ impl<'a> Left<'a> {
         let entered = sys::ticks();
         runtime.ask_if_due(entered);
         runtime.go_by_table();
+        runtime.heed_queries();
         match stress::crossing() {
             Crossing::Usual => {}
             Crossing::Evict => runtime.evict = Some(Flush::Asked),

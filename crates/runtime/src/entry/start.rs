@@ -305,6 +305,8 @@ fn runtime_of(
         phases: Phases::default(),
         hints: Hints::none(plan.config.kinds),
         parts: 0,
+        queries_leave: false,
+        queries_looked: 0,
         pages: 1,
         numbers: 1,
         windows: Windows::of(plan.window),

@@ -22,6 +22,9 @@
 //! With `every auto`, a thread measures how long each of its records takes, from the crossing on. Its own `Throttle`
 //! says after a record which rates to put in force. No other thread has a part in it.
 //!
+//! Several programs may be put at a time, each in a place of its own with its own counts, countdowns and engines. They come and go
+//! while the process runs ([`crate::engine::queries::changes`]).
+//!
 //! # Why it is correct
 //! * A probe stands at the boundary before its instruction, or after it within its step: a signal is
 //!   delivered before both or after both. Of an instruction that faults, the part after it is not reached, and what
@@ -33,21 +36,23 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use trommel_query::instruction::Action;
 use trommel_query::observe::{Observation, When};
-use trommel_query::quick::{Node, Quick};
+use trommel_query::quick::{MAX_TESTS, Node, Quick};
 use trommel_query::{
     Class as Selected, Control, Entry, Operation, Program, QueryPc, Sampling, Subject, image, x86,
 };
 use trommel_queue::prefetch::MISSES;
-use trommel_queue::queries::{ENTRIES, PROGRAM_WORDS};
+use trommel_queue::protocol;
+use trommel_queue::queries::{ENTRIES, LOADS, NO_WAYS, PROGRAM_WORDS, Queries};
 
-use crate::base::address::AppPc;
+use crate::base::address::{AppPc, Range};
 use crate::base::decode::Class;
 use crate::base::emit::GsOffset;
+use crate::base::knock;
 use crate::channel::slot::Mapped;
 use crate::channel::tags::Tags;
 use crate::slot;
@@ -55,33 +60,74 @@ use crate::slot;
 /// Both sides of a crossing number table entries alike.
 const _: () = assert!(ENTRIES == trommel_query::class::ENTRIES);
 
-/// Query program of a process.
+/// Tags of code.
+const TAGS: usize = 4;
+
+/// Query programs of a process.
 pub struct Asked {
-    pub(crate) program: &'static Program,
-    /// Instructions of the program that count.
-    pub(crate) counting: &'static [QueryPc],
-    /// Entries of the program's table.
-    pub(crate) entries: &'static [Entry],
+    /// Programs whose probes may be in code, by place.
+    loads: [Option<Load>; LOADS],
     /// The kinds of instructions that any table entry is about, by bit.
-    pub(crate) kinds: u8,
-    pub(crate) info: InstructionInfoFactory,
-    pub(crate) tags: Tags,
+    kinds: u8,
+    info: InstructionInfoFactory,
     /// Executions are profiled in bursts ([`crate::observe::prefetch`]).
     pub(crate) in_bursts: bool,
+    /// Programs may come and go ([`crate::engine::queries::changes`]).
+    changing: bool,
+    /// All programs so far. Each stays, and is used again when it comes again.
+    known: Vec<&'static Prepared>,
+    /// Sites by program and address. They stay: code that leads to them may be executed at any time.
+    sites: BTreeMap<(usize, AppPc), &'static Site>,
+}
+
+/// A program that is put to the process.
+struct Load {
+    id: u32,
+    prepared: &'static Prepared,
+    tags: Tags,
+    /// Table entries, by bit, that are not asked about any more.
+    off: u64,
+    /// The first of the ways of its trees, if there is room for counts of them.
+    ways: Option<u16>,
+    /// The load is to go: no new code has its probes. All threads have to come out of the cache in this epoch or later.
+    leaves: Option<u64>,
+}
+
+/// A query program, and what follows from it.
+pub struct Prepared {
+    pub(crate) program: Program,
+    bytes: Vec<u8>,
+    /// Instructions of the program that count.
+    pub(crate) counting: Vec<QueryPc>,
+    /// Entries of the program's table.
+    pub(crate) entries: Vec<Entry>,
+    /// Kinds of instructions, by bit, that the table is about, for code of each tag.
+    kinds: [u8; TAGS],
     /// Trees of the queries that only compare and count.
-    pub(crate) quick: &'static Quick,
-    /// Sites by address. They stay: code that leads to them may be executed at any time.
-    pub(crate) sites: BTreeMap<AppPc, &'static Site>,
+    quick: Quick,
 }
 
 /// An instruction that a table entry is about.
-#[derive(PartialEq, Eq)]
 pub struct Site {
+    pub(crate) prepared: &'static Prepared,
     pub(crate) entry: Entry,
     pub(crate) control: Control,
     pub(crate) observation: Observation,
     /// The tree of its query, if generated code can follow it here.
     pub(crate) quick: Option<&'static Node>,
+}
+
+/// The sites of an instruction, by place of their program.
+pub type About = [Option<Probe>; LOADS];
+
+/// A probe of an instruction.
+#[derive(Clone, Copy)]
+pub struct Probe {
+    pub(crate) site: &'static Site,
+    /// Place of its program.
+    pub(crate) place: u8,
+    /// The tree that its code follows, and the number of the program's first way.
+    pub(crate) quick: Option<(&'static Node, u16)>,
 }
 
 impl Site {
@@ -90,56 +136,228 @@ impl Site {
         self.observation.when()
     }
 
-    /// Returns the slot that counts down executions up to the next that is profiled; `None` where all are.
-    pub fn countdown(&self) -> Option<GsOffset> {
-        let number = self.entry.number() as u32;
-        let sampled = self.control.sampling != Sampling::ALWAYS;
-        sampled.then(|| GsOffset(slot!(left).0 + 4 * number))
+    /// Returns true if it says the same.
+    fn says(&self, other: &Self) -> bool {
+        self.entry == other.entry
+            && self.control == other.control
+            && self.observation == other.observation
     }
 }
 
-impl Asked {
-    /// Creates the state from the host's query program, if there is one.
-    pub fn of(mapped: Mapped) -> Option<Self> {
-        let area = mapped.queries();
-        let bytes = area.bytes.load(Acquire) as usize;
-        if bytes == 0 {
-            return None;
-        }
-        let words = area.program[..bytes.div_ceil(8).min(PROGRAM_WORDS)].iter();
-        let mut program: Vec<u8> = words.flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
-        program.truncate(bytes);
-        // The host has written what it had assembled.
-        let program: &'static Program = Box::leak(Box::new(image::decode(&program).ok()?));
-        let counts = |at: &QueryPc| program.code()[at.number()].action == Action::Count;
-        let all = (0..program.code().len()).filter_map(QueryPc::new);
-        let mut kinds = 0;
-        for (entry, _) in program.table().entries() {
-            if let Subject::Class(class) = entry.subject() {
-                kinds |= 1 << class.operation as u8;
-            }
-        }
-        Some(Self {
-            program,
-            counting: Box::leak(all.filter(counts).collect()),
-            entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
-            kinds,
-            info: InstructionInfoFactory::new(),
-            tags: Tags::default(),
-            quick: Box::leak(Box::new(Quick::of(program))),
-            in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
-            sites: BTreeMap::new(),
-        })
+impl Probe {
+    /// Returns the slot that counts down executions up to the next that is profiled; `None` where all are.
+    pub fn countdown(&self) -> Option<GsOffset> {
+        let number = usize::from(self.place) * ENTRIES + self.site.entry.number();
+        let sampled = self.site.control.sampling != Sampling::ALWAYS;
+        sampled.then(|| GsOffset(slot!(left).0 + 4 * number as u32))
     }
 
-    /// The site of an instruction whose bytes are `code`, if a table entry is about it.
-    pub fn site(
+    /// Returns the slot that is not 0 between the two looks at an execution.
+    pub fn begun(&self) -> GsOffset {
+        GsOffset(slot!(begun).0 + 8 * u32::from(self.place))
+    }
+}
+
+impl Prepared {
+    /// Reads the program of a place.
+    fn read(area: &Queries) -> Option<(Program, Vec<u8>)> {
+        let bytes = area.bytes.load(Acquire) as usize;
+        let words = area.program[..bytes.div_ceil(8).min(PROGRAM_WORDS)].iter();
+        let mut image: Vec<u8> = words.flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
+        image.truncate(bytes);
+        // The host has written what it had assembled.
+        Some((image::decode(&image).ok()?, image))
+    }
+
+    fn new(program: Program, bytes: Vec<u8>) -> Self {
+        let counts = |at: &QueryPc| program.code()[at.number()].action == Action::Count;
+        let all = (0..program.code().len()).filter_map(QueryPc::new);
+        let mut kinds = [0; TAGS];
+        for (entry, _) in program.table().entries() {
+            if let Subject::Class(class) = entry.subject() {
+                kinds[usize::from(class.tag())] |= 1 << class.operation as u8;
+            }
+        }
+        Self {
+            counting: all.filter(counts).collect(),
+            entries: program.table().entries().map(|(entry, _)| entry).collect(),
+            kinds,
+            quick: Quick::of(&program),
+            program,
+            bytes,
+        }
+    }
+
+    /// Kinds of instructions, by bit, that the table is about.
+    fn all_kinds(&self) -> u8 {
+        self.kinds.iter().fold(0, |all, kinds| all | kinds)
+    }
+}
+
+/// Effect of a change on code.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// Places whose probes go, by bit.
+    pub(crate) goes: u8,
+    /// Places whose probes come, by bit.
+    pub(crate) comes: u8,
+}
+
+impl Asked {
+    /// Creates the state from the host's query programs, if there are any or may be some.
+    pub fn of(mapped: Mapped) -> Option<Self> {
+        let area = mapped.queries();
+        let changing = area.changing.load(Acquire) != 0;
+        if area.bytes.load(Acquire) == 0 && !changing {
+            return None;
+        }
+        if changing {
+            knock::await_knocks();
+        }
+        let mut asked = Self {
+            loads: [const { None }; LOADS],
+            kinds: 0,
+            info: InstructionInfoFactory::new(),
+            in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
+            changing,
+            known: Vec::new(),
+            sites: BTreeMap::new(),
+        };
+        asked.change(mapped);
+        Some(asked)
+    }
+
+    /// Goes by what the host has written.
+    pub(crate) fn change(&mut self, mapped: Mapped) -> Changed {
+        let mut changed = Changed::default();
+        for place in 0..LOADS {
+            let area = mapped.load(place);
+            let wanted = protocol::offered(&area.id);
+            match &mut self.loads[place] {
+                Some(load) if load.leaves.is_some() => {}
+                Some(load) if load.id != wanted => {
+                    load.leaves = Some(u64::MAX);
+                    changed.goes |= 1 << place;
+                }
+                Some(load) => {
+                    let off = area.off.load(Relaxed);
+                    if core::mem::replace(&mut load.off, off) != off {
+                        changed.goes |= 1 << place;
+                    }
+                }
+                None if wanted == 0 => {}
+                None => {
+                    if self.put(area, place, wanted) {
+                        changed.comes |= 1 << place;
+                    }
+                }
+            }
+        }
+        self.count_kinds();
+        changed
+    }
+
+    /// Puts the program of a place to the process.
+    fn put(&mut self, area: &Queries, place: usize, id: u32) -> bool {
+        let Some((program, bytes)) = Prepared::read(area) else {
+            return false;
+        };
+        let known = self.known.iter().find(|known| known.bytes == bytes);
+        let prepared: &'static Prepared = match known {
+            Some(known) => known,
+            None => {
+                let new = Box::leak(Box::new(Prepared::new(program, bytes)));
+                self.known.push(new);
+                new
+            }
+        };
+        let ways = area.ways.load(Relaxed);
+        self.loads[place] = Some(Load {
+            id,
+            prepared,
+            tags: Tags::default(),
+            off: area.off.load(Relaxed),
+            ways: (ways != NO_WAYS).then_some(ways as u16),
+            leaves: None,
+        });
+        area.put.store(id, Release);
+        true
+    }
+
+    /// Notes which kinds any table is about.
+    fn count_kinds(&mut self) {
+        let all = self.loads.iter().flatten();
+        let all = all.filter(|load| load.leaves.is_none());
+        self.kinds = all.fold(0, |kinds, load| kinds | load.prepared.all_kinds());
+    }
+
+    /// Returns true if there are several programs.
+    pub(crate) fn are_many(&self) -> bool {
+        self.loads.iter().flatten().count() > 1
+    }
+
+    /// Returns true if a fragment may have instructions that the programs of `places` are about.
+    pub(crate) fn concerns(
+        &mut self,
+        mapped: Mapped,
+        places: u8,
+        span: Range,
+        operations: u8,
+    ) -> bool {
+        (0..LOADS)
+            .filter(|n| places >> n & 1 != 0)
+            .any(|place| match &mut self.loads[place] {
+                Some(load) => {
+                    let kinds = load.prepared.kinds.iter().enumerate();
+                    let bits = kinds.filter(|(_, kinds)| **kinds & operations != 0);
+                    let bits = bits.fold(0, |bits, (tag, _)| bits | 1 << tag);
+                    bits != 0 && load.tags.may_be_in(mapped.load(place), span, bits)
+                }
+                None => false,
+            })
+    }
+
+    /// Threads that come out of the cache in an epoch have left what is to go.
+    pub(crate) fn leave_in(&mut self, epoch: u64) {
+        for load in self.loads.iter_mut().flatten() {
+            load.leaves = load.leaves.map(|leaves| leaves.min(epoch));
+        }
+    }
+
+    /// The last epoch in which anything is to go, if anything is.
+    pub(crate) fn leaves(&self) -> Option<u64> {
+        self.loads.iter().flatten().filter_map(|l| l.leaves).max()
+    }
+
+    /// Places, by bit, of what is to go.
+    pub(crate) fn leaving(&self) -> u8 {
+        let loads = self.loads.iter().enumerate();
+        let leaves = loads.filter(|(_, load)| load.as_ref().is_some_and(|l| l.leaves.is_some()));
+        leaves.fold(0, |places, (place, _)| places | 1 << place)
+    }
+
+    /// Takes away what no thread executes any more: the places, by bit, of what was to go by an epoch.
+    pub(crate) fn left(&mut self, mapped: Mapped, epoch: u64) -> u8 {
+        let mut places = 0;
+        for (place, load) in self.loads.iter_mut().enumerate() {
+            let left = |load: &mut Load| load.leaves.is_some_and(|leaves| leaves <= epoch);
+            if load.take_if(left).is_some() {
+                mapped.load(place).put.store(0, Relaxed);
+                places |= 1 << place;
+            }
+        }
+        places
+    }
+
+    /// The site at an instruction whose bytes are `code`, of each program that is about it, and the instruction's operation by bit, if
+    /// that matters.
+    pub fn sites(
         &mut self,
         mapped: Mapped,
         pc: AppPc,
         class: Class,
         code: &[u8],
-    ) -> Option<&'static Site> {
+    ) -> Option<(About, u8)> {
         let known = match class {
             Class::Jcc(..) | Class::ShortBranch(_) => Some(Operation::Branch),
             Class::Jmp(_)
@@ -155,7 +373,7 @@ impl Asked {
             Some(operation) => 1 << operation as u8,
             None => !TRANSFERS,
         };
-        if self.kinds & possible == 0 {
+        if self.kinds & possible == 0 && !self.changing {
             return None;
         }
         let decoded = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
@@ -163,54 +381,121 @@ impl Asked {
             Some(operation) => operation,
             None => x86::operation(&mut self.info, &decoded),
         };
-        if self.kinds >> operation as u8 & 1 == 0 {
+        let bit = 1 << operation as u8;
+        let mut about = About::default();
+        if self.kinds & bit != 0 {
+            let mut tests = 0;
+            for (place, to) in about.iter_mut().enumerate() {
+                let site = self.site(mapped.load(place), place, pc, operation, &decoded);
+                *to = site.map(|site| self.probe(place as u8, site, &mut tests));
+            }
+        }
+        Some((about, bit))
+    }
+
+    /// The probe of a site. `tests`: those of the trees at its instruction so far, as there is room for so many.
+    fn probe(&self, place: u8, site: &'static Site, tests: &mut usize) -> Probe {
+        let load = self.loads[usize::from(place)].as_ref();
+        let ways = load.and_then(|load| load.ways);
+        let fits = |tree: &&Node| *tests + tree.tests() <= MAX_TESTS;
+        let tree = site.quick.filter(fits);
+        let quick = tree.zip(ways);
+        *tests += quick.map_or(0, |(tree, _)| tree.tests());
+        Probe { site, place, quick }
+    }
+
+    fn site(
+        &mut self,
+        area: &Queries,
+        place: usize,
+        pc: AppPc,
+        operation: Operation,
+        decoded: &Instruction,
+    ) -> Option<&'static Site> {
+        let load = self.loads[place].as_mut()?;
+        let prepared = load.prepared;
+        if load.leaves.is_some() || prepared.all_kinds() >> operation as u8 & 1 == 0 {
             return None;
         }
-        let tag = self.tags.of(mapped, pc);
+        let tag = load.tags.of(area, pc);
         let entry = Entry::of(Subject::Class(Selected::new(operation, tag)?));
-        let control = self.program.table().get(entry)?;
-        let observation = Observation::of(&mut self.info, &decoded, control.fields);
+        let control = prepared.program.table().get(entry)?;
+        if load.off >> entry.number() & 1 != 0 {
+            return None;
+        }
+        let observation = Observation::of(&mut self.info, decoded, control.fields);
         let site = Site {
+            prepared,
             entry,
             control,
-            quick: self.quick_of(entry, &observation),
+            quick: quick_of(prepared, entry, &observation).filter(|_| !self.in_bursts),
             observation,
         };
         // Made for another fragment, of the same bytes.
-        if let Some(known) = self.sites.get(&pc).filter(|known| ***known == site) {
+        let key = (core::ptr::from_ref(prepared) as usize, pc);
+        if let Some(known) = self.sites.get(&key).filter(|known| known.says(&site)) {
             return Some(known);
         }
         let site: &'static Site = Box::leak(Box::new(site));
-        self.sites.insert(pc, site);
+        self.sites.insert(key, site);
         Some(site)
-    }
-
-    /// The tree of an entry, where all that is compared can be read by generated code.
-    fn quick_of(&self, entry: Entry, observation: &Observation) -> Option<&'static Node> {
-        let tree = self.quick.tree(entry).filter(|_| !self.in_bursts)?;
-        let is_held = |field| observation.held(field).is_some();
-        tree.fields().iter().all(is_held).then_some(tree)
     }
 
     /// Returns true if any message goes to a queue.
     pub fn sends_to(&self, queue: u8) -> bool {
-        let to = |action: Action| match action {
+        self.does(|action| match action {
             Action::Send(queues) => queues.hold(queue),
             _ => false,
-        };
-        self.program.code().iter().any(|i| to(i.action))
+        })
     }
 
     /// Returns true if any instruction interrupts.
     pub fn interrupts(&self) -> bool {
-        let interrupts = |action: Action| matches!(action, Action::Interrupt { .. });
-        self.program.code().iter().any(|i| interrupts(i.action))
+        self.does(|action| matches!(action, Action::Interrupt { .. }))
     }
 
-    /// Goes on in the process's own slot, where the host has reported nothing yet.
-    pub fn in_new_slot(&mut self) {
-        self.tags.in_new_slot();
+    fn does(&self, what: impl Fn(Action) -> bool) -> bool {
+        let all = self.loads.iter().flatten();
+        let mut code = all.flat_map(|load| load.prepared.program.code());
+        code.any(|i| what(i.action))
     }
+
+    /// Writes to a new slot which programs are put to its process.
+    pub fn tell(&self, mapped: Mapped) {
+        for (place, load) in self.loads.iter().enumerate() {
+            let Some(load) = load.as_ref().filter(|load| load.leaves.is_none()) else {
+                continue;
+            };
+            let area = mapped.load(place);
+            area.off.store(load.off, Relaxed);
+            let ways = load.ways.map_or(NO_WAYS, u32::from);
+            area.ways.store(ways, Relaxed);
+            area.id.store(load.id, Relaxed);
+            area.put.store(load.id, Release);
+        }
+    }
+
+    /// Goes on in the process's own slot, where the host has reported nothing yet. The process has one thread, out of the cache.
+    pub fn in_new_slot(&mut self) {
+        for load in &mut self.loads {
+            // Its code was retired, and nobody is in it.
+            load.take_if(|load| load.leaves.is_some());
+            if let Some(load) = load {
+                load.tags.in_new_slot();
+            }
+        }
+    }
+}
+
+/// The tree of an entry, where all that is compared can be read by generated code.
+fn quick_of(
+    prepared: &'static Prepared,
+    entry: Entry,
+    observation: &Observation,
+) -> Option<&'static Node> {
+    let tree = prepared.quick.tree(entry)?;
+    let is_held = |field| observation.held(field).is_some();
+    tree.fields().iter().all(is_held).then_some(tree)
 }
 
 /// Data of a probe's crossing, in its code.
@@ -232,4 +517,11 @@ impl Crossing {
     pub const FIRST: u32 = 2;
     /// The second crossing of an instruction.
     pub const SECOND: u32 = 4;
+    /// Bits below the place of the program.
+    pub const PLACE: u32 = 8;
+
+    /// Place of the program.
+    pub const fn place(self) -> usize {
+        (self.flags >> Self::PLACE) as usize % LOADS
+    }
 }

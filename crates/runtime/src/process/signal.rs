@@ -85,7 +85,7 @@ use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
 pub use waits::wait;
 
-use crate::base::address::AppPc;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::ids::EntryId;
 use crate::base::knock;
@@ -140,7 +140,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     if knock::is_knock(info) {
         let own = process.has_area(arch::gs_base());
         if own && !in_runtime(process, frame.rip) && !is_resuming(frame.rip) {
-            process.runtime.lock().knocked(sys::ticks());
+            // SAFETY: the thread is this one, interrupted in the cache.
+            let thread = unsafe { Thread::of(context()) };
+            let at = CachePc(frame.rip);
+            process.runtime.lock().knocked(thread, at, sys::ticks());
         }
         return 0;
     }

@@ -168,6 +168,7 @@ impl World {
                 word.store(u64::from_le_bytes(eight), Relaxed);
             }
             mapped.queries().bytes.store(bytes.len() as u32, Relaxed);
+            mapped.queries().id.store(1, Relaxed);
         }
         if also.selected {
             let queries = mapped.queries();

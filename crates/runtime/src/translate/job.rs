@@ -28,8 +28,11 @@ pub(super) struct Job {
     pub(super) arrivals: usize,
     /// The function that it is of, where that matters and is known.
     pub(super) function: Option<Range>,
-    /// The query site at the instruction at hand.
-    pub(super) about: Option<&'static query::Site>,
+    /// The query sites at the instruction at hand.
+    pub(super) about: query::About,
+    /// Places of query programs that the fragment has probes of, and operations of its instructions, by bit.
+    pub(super) probes: u8,
+    pub(super) operations: u8,
     /// Prefetches in it.
     pub(super) prefetches: usize,
     /// Instructions that have no events, by bit, and whether the one at hand is one of them.
@@ -104,7 +107,9 @@ impl Job {
             followed: (0, None, false),
             arrivals: 0,
             function: None,
-            about: None,
+            about: query::About::default(),
+            probes: 0,
+            operations: 0,
             prefetches: 0,
             unselected: [0; QUIET_WORDS],
             skips: false,
@@ -173,5 +178,6 @@ impl Job {
         self.arena = arena;
         self.notes.begin(first_exit);
         self.prefetches = 0;
+        (self.probes, self.operations) = (0, 0);
     }
 }

@@ -135,6 +135,9 @@ const QUIET_WORDS: usize = piece::MAX_INSNS.div_ceil(64);
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 12 << 10;
+/// The same where an instruction may have probes of several query programs. Steps are at offsets of 16 bits.
+const QUERIED_FRAGMENT: u64 = 64 << 10;
+const QUERIED_STUBS: u64 = 48 << 10;
 /// App instructions in a short fragment, for what room there is between others that are kept, and what that and its stubs may need.
 const FEW_INSNS: usize = 4;
 const SHORT_FRAGMENT: u64 = 8 << 10;
@@ -280,6 +283,7 @@ impl Translator {
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
         let (most, most_stubs) = match self.job.trace {
             false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
+            false if self.has_many_probes() => (QUERIED_FRAGMENT, QUERIED_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
             true if self.needs.room => (path::MAX_SHIELDED, path::MAX_STUBS),
             true => (path::MAX_CODE, path::MAX_STUBS),

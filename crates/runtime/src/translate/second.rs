@@ -64,6 +64,8 @@ impl Translator {
             source: None,
             guarded: self.job.from.guarded,
             strides: self.passes_events(),
+            probes: self.job.probes,
+            operations: self.job.operations,
             state: self.job.from.state(),
             head: match self.job.trace {
                 true => Head::Trace,

@@ -126,10 +126,6 @@ impl Terms {
         let text: String = classes.filter(|(_, bits)| **bits != 0).map(query).collect();
         let assembly = assemble(&text);
         let program = assembly.map_err(|e| Refusal::Failed(format!("no query: {e:?}")))?;
-        Ok(Question {
-            program: program.program,
-            seed: 1,
-            rehearsed: false,
-        })
+        Ok(Question::new(program.program, 1, false))
     }
 }

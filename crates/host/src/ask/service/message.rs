@@ -17,6 +17,10 @@ pub struct Message<'a> {
     pub words: &'a [u64],
     /// Words of it that are addresses of code, by bit.
     pub places: u8,
+    /// Names of its words.
+    pub names: &'a [&'static str],
+    /// Name of the load whose query has sent it.
+    pub load: &'a str,
     /// Executions that its record stands for.
     pub stands_for: u64,
 }

@@ -14,6 +14,7 @@ use trommel_tuple::Kind;
 use super::Session;
 use super::cost::host_cpu;
 use super::native::Execed;
+use super::querying::Querying;
 use super::retakes::Retakes;
 use crate::ask::custom::{self, Custom};
 use crate::ask::prefetch::{self};
@@ -94,10 +95,10 @@ fn converge(options: &RecordOptions) -> Option<f64> {
 
 /// The file for messages, if they are to be written.
 fn messages_for(options: &RecordOptions) -> Result<Option<Rc<RefCell<Write>>>, RecordError> {
-    let (Some(path), Some(question)) = (&options.messages, options.question) else {
+    let (Some(path), Some(_)) = (&options.messages, options.question) else {
         return Ok(None);
     };
-    let write = Write::create(path, &question.program);
+    let write = Write::create(path);
     let write = write.map_err(|error| RecordError::Messages {
         path: path.clone(),
         error,
@@ -217,6 +218,7 @@ impl<'a> Session<'a> {
             keeping: Vec::new(),
             bursts: None,
             epochs: None,
+            querying: Querying::default(),
         })
     }
 }

@@ -40,7 +40,7 @@ impl Session<'_> {
     ) {
         let pid = identity.pid;
         let number = self.number(pid);
-        let folder = self.folder(pid, stream, program);
+        let folder = self.folder(pid, stream, program, &shared);
         let tracing = &self.options.tracing;
         let series = tracing.series.then(Series::begin);
         let audit = tracing.audits().then(|| Audit::begin(pid, !tracing.stay));
@@ -67,7 +67,13 @@ impl Session<'_> {
     }
 
     /// The folder of a process, with all that the run asks of it.
-    fn folder(&mut self, pid: Pid, stream: Option<Stream>, program: &Path) -> Folder {
+    fn folder(
+        &mut self,
+        pid: Pid,
+        stream: Option<Stream>,
+        program: &Path,
+        shared: &Shared,
+    ) -> Folder {
         let number = pid.as_raw() as u32;
         let selection = Selection::new(self.options.only.clone(), program, self.files);
         let images = self.images.clone();
@@ -87,7 +93,9 @@ impl Session<'_> {
             let write = self.messages.clone();
             let begin = || self.options.services.iter().map(Instance::begin).collect();
             let services = self.services.take().unwrap_or_else(begin);
-            let mut answers = Answers::new(question, program, self.files, write, services, number);
+            let receivers = (write, services);
+            let since = (shared, self.began);
+            let mut answers = Answers::new(question, program, self.files, receivers, pid, since);
             if let Some(chosen) = &self.options.chosen {
                 answers = answers.compressing(Compressed::new(*spec, chosen.clone()));
             }
@@ -191,7 +199,7 @@ impl Session<'_> {
             )
         });
         // Asked for only where it matters: most processes live for a millisecond.
-        let tagged = self.options.question.is_some_and(Question::is_tagged);
+        let tagged = self.options.question.is_some_and(Question::names_code);
         let program = match self.options.only.is_empty() && !tagged {
             true => None,
             false => program_of(identity.pid),

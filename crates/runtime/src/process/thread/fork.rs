@@ -106,9 +106,10 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         contexts,
     ] = words.map(|word| word.load(Relaxed));
     let of_parent = mapped.queries();
-    let [tagged, seed] = [
+    let [tagged, seed, changing] = [
         u64::from(of_parent.tagged.load(Relaxed)),
         of_parent.seed.load(Relaxed),
+        of_parent.changing.load(Relaxed).into(),
     ];
     let window_period = parent.window.period.load(Relaxed);
     let converges = mapped.converge().wanted.load(Relaxed);
@@ -134,6 +135,10 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     let queries = mapped.queries();
     queries.tagged.store(tagged as u32, Relaxed);
     queries.seed.store(seed, Relaxed);
+    queries.changing.store(changing as u32, Relaxed);
+    if let Some(asked) = &runtime.translator.ways.asked {
+        asked.tell(mapped);
+    }
     mapped.converge().wanted.store(converges, Relaxed);
     control.setup.options.store(options, Relaxed);
     control.setup.kinds.store(kinds, Relaxed);

@@ -136,6 +136,8 @@ impl Translator {
             state: FragmentState::Live,
             head: Start::Unknown,
             first_link: UNLINKED,
+            probes: 0,
+            operations: 0,
             older: FragmentId::NONE,
         };
         if self.config.audit {

@@ -16,7 +16,8 @@ use super::Way;
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::observe::query::{self, Asked, Crossing};
+use crate::observe::prefetch::Prefetch;
+use crate::observe::query::{About, Asked, Crossing, Probe};
 use crate::slot;
 use crate::translate::walk::At;
 use crate::translate::{Site, Translator};
@@ -32,17 +33,20 @@ impl Way for Probes {
     }
 
     fn replace(t: &mut Translator, site: &mut Site<'_>, insn: &Insn) -> Option<Option<Reg>> {
-        let about = t.query_about(site, insn)?;
-        Some(t.copy_queried(site, insn, about))
+        let about = t.query_about(site, insn);
+        let any = about.iter().any(Option::is_some);
+        any.then(|| t.copy_queried(site, insn, &about))
     }
 
     fn before_transfer(t: &mut Translator, site: &mut Site<'_>, insn: &Insn, _: &mut At) {
         t.job.about = t.query_about(site, insn);
-        t.query_before(site, insn, t.job.about);
+        let about = t.job.about;
+        t.query_before(site, insn, &about);
     }
 
     fn after_other(t: &mut Translator, site: &mut Site<'_>, insn: &Insn) {
-        t.query_after(site, insn, t.job.about);
+        let about = t.job.about;
+        t.query_after(site, insn, &about);
     }
 }
 
@@ -52,57 +56,62 @@ impl Translator {
         self.ways.asked.as_mut()
     }
 
-    /// Returns the query site of an instruction.
-    fn query_about(&mut self, site: &Site<'_>, insn: &Insn) -> Option<&'static query::Site> {
-        if self
-            .ways
-            .prefetch
-            .as_ref()
-            .is_some_and(|p| p.hides_probes())
-        {
-            return None;
+    /// Returns true if an instruction may have many probes.
+    pub(in crate::translate) fn has_many_probes(&self) -> bool {
+        self.ways.asked.as_ref().is_some_and(Asked::are_many)
+    }
+
+    /// Returns the query sites of an instruction.
+    fn query_about(&mut self, site: &Site<'_>, insn: &Insn) -> About {
+        let hides = |prefetch: &Prefetch| prefetch.hides_probes();
+        if self.ways.prefetch.as_ref().is_some_and(hides) {
+            return About::default();
         }
-        let asked = self.ways.asked.as_mut()?;
+        let Some(asked) = self.ways.asked.as_mut() else {
+            return About::default();
+        };
         // SAFETY: the instruction was decoded from these bytes.
         let bytes =
             unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) };
-        asked.site(site.shared.mapped(), insn.pc(), insn.class, bytes)
+        let found = asked.sites(site.shared.mapped(), insn.pc(), insn.class, bytes);
+        let Some((about, operation)) = found else {
+            return About::default();
+        };
+        self.job.operations |= operation;
+        for probe in about.iter().flatten() {
+            self.job.probes |= 1 << probe.place;
+        }
+        about
     }
 
-    /// The probe before an instruction, if it has one there.
-    fn query_before(
-        &mut self,
-        site: &mut Site<'_>,
-        insn: &Insn,
-        about: Option<&'static query::Site>,
-    ) {
-        match about.map(|about| (about, about.when())) {
-            Some((about, When::Before)) => self.query(site, about, 0, insn.pc()),
-            Some((about, When::Both)) => self.query(site, about, Crossing::FIRST, insn.pc()),
-            Some((_, When::After)) | None => {}
+    /// The probes before an instruction, if it has any there.
+    fn query_before(&mut self, site: &mut Site<'_>, insn: &Insn, about: &About) {
+        for probe in about.iter().flatten() {
+            match probe.site.when() {
+                When::Before => self.query(site, *probe, 0, insn.pc()),
+                When::Both => self.query(site, *probe, Crossing::FIRST, insn.pc()),
+                When::After => {}
+            }
         }
     }
 
-    /// The probe after an instruction, if it has one there.
-    fn query_after(
-        &mut self,
-        site: &mut Site<'_>,
-        insn: &Insn,
-        about: Option<&'static query::Site>,
-    ) {
-        match about.map(|about| (about, about.when())) {
-            Some((about, When::After)) => self.query(site, about, 0, insn.next()),
-            Some((about, When::Both)) => self.query(site, about, Crossing::SECOND, insn.next()),
-            Some((_, When::Before)) | None => {}
+    /// The probes after an instruction, if it has any there.
+    fn query_after(&mut self, site: &mut Site<'_>, insn: &Insn, about: &About) {
+        for probe in about.iter().flatten() {
+            match probe.site.when() {
+                When::After => self.query(site, *probe, 0, insn.next()),
+                When::Both => self.query(site, *probe, Crossing::SECOND, insn.next()),
+                When::Before => {}
+            }
         }
     }
 
     /// A probe; the app goes on at `next`.
-    fn query(&mut self, site: &mut Site<'_>, about: &'static query::Site, flags: u32, next: AppPc) {
-        if let Some(tree) = about.quick {
+    fn query(&mut self, site: &mut Site<'_>, about: Probe, flags: u32, next: AppPc) {
+        if let Some((tree, first)) = about.quick {
             // Of an instruction that is looked at twice nothing is compared.
             if flags & Crossing::FIRST == 0 {
-                self.quick(site, about, tree, next);
+                self.quick(site, about, (tree, first), next);
             }
             return;
         }
@@ -111,7 +120,7 @@ impl Translator {
         let from = match about.countdown().filter(|_| !second) {
             _ if second => {
                 self.spill_rcx();
-                self.job.code.load_gs(Reg::RCX, slot!(begun));
+                self.job.code.load_gs(Reg::RCX, about.begun());
                 let after = self.job.code.jrcxz();
                 let from = self.job.code.jmp();
                 self.job.code.bind8_here(after);
@@ -134,7 +143,7 @@ impl Translator {
     }
 
     /// A crossing for which `from` jumps; the code goes on here.
-    pub(super) fn ask_engine(&mut self, about: &'static query::Site, from: Rel32, flags: u32) {
+    pub(super) fn ask_engine(&mut self, about: Probe, from: Rel32, flags: u32) {
         let back = self.job.code.at(self.job.code.here());
         self.lead_to_stub(from);
         if !self.job.spilled.rcx {
@@ -149,19 +158,15 @@ impl Translator {
             true => Crossing::RDX_IN_SLOT,
             false => 0,
         };
-        self.job.stubs.u64(&raw const *about as u64);
+        self.job.stubs.u64(&raw const *about.site as u64);
         self.job.stubs.raw(&after.to_le_bytes());
-        self.job.stubs.raw(&(flags | in_slot).to_le_bytes());
+        let place = u32::from(about.place) << Crossing::PLACE;
+        self.job.stubs.raw(&(flags | in_slot | place).to_le_bytes());
     }
 
     /// Copies an instruction with its probes.
-    fn copy_queried(
-        &mut self,
-        site: &mut Site<'_>,
-        insn: &Insn,
-        about: &'static query::Site,
-    ) -> Option<Reg> {
-        self.query_before(site, insn, Some(about));
+    fn copy_queried(&mut self, site: &mut Site<'_>, insn: &Insn, about: &About) -> Option<Reg> {
+        self.query_before(site, insn, about);
         let far = self.copy(insn);
         if insn.class == Class::Plain
             && let Some(overwritten) = insn.overwrites
@@ -169,7 +174,7 @@ impl Translator {
             self.job.spilled.rcx &= overwritten != Reg::RCX;
             self.job.spilled.rdx &= overwritten != Reg::RDX;
         }
-        self.query_after(site, insn, Some(about));
+        self.query_after(site, insn, about);
         far
     }
 }

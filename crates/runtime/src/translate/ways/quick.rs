@@ -33,7 +33,7 @@ use trommel_queue::thread_page::ThreadPage;
 use crate::base::address::AppPc;
 use crate::base::area::THREAD_PAGE;
 use crate::base::emit::{GsOffset, Reg, Rel32};
-use crate::observe::query;
+use crate::observe::query::{self, Probe};
 use crate::slot;
 use crate::translate::{Site, Translator};
 
@@ -46,9 +46,10 @@ struct Leaves {
     end: alloc::vec::Vec<Rel32>,
 }
 
-/// The count of a way.
-const fn way(number: u8) -> GsOffset {
-    let at = THREAD_PAGE + offset_of!(ThreadPage, ways) + 8 * number as usize;
+/// The count of a way, of a program whose first has the number `first`.
+const fn way(first: u16, number: u8) -> GsOffset {
+    let number = first as usize + number as usize;
+    let at = THREAD_PAGE + offset_of!(ThreadPage, ways) + 8 * number;
     GsOffset(at as u32)
 }
 
@@ -73,25 +74,25 @@ impl Translator {
     pub(super) fn quick(
         &mut self,
         site: &mut Site<'_>,
-        about: &'static query::Site,
-        tree: &'static Node,
+        about: Probe,
+        (tree, first): (&'static Node, u16),
         next: AppPc,
     ) {
         let spilled = self.job.spilled.rcx;
         let mut asks = None;
         match tree {
             Node::Way(number) if self.flags_are_dead(site, next) => {
-                self.job.code.increment_gs(way(*number));
+                self.job.code.increment_gs(way(first, *number));
             }
             Node::Way(number) => {
                 self.spill_rcx();
-                self.job.code.load_gs(Reg::RCX, way(*number));
+                self.job.code.load_gs(Reg::RCX, way(first, *number));
                 self.job.code.lea(Reg::RCX, Reg::RCX, 1);
-                self.job.code.store_gs(way(*number), Reg::RCX);
+                self.job.code.store_gs(way(first, *number), Reg::RCX);
             }
             _ => {
                 let parked = !self.all_flags_are_dead(site, &[], Some(next));
-                asks = self.tree(about, tree, parked);
+                asks = self.tree(about.site, (tree, first), parked);
             }
         }
         if let Some(from) = asks {
@@ -106,7 +107,7 @@ impl Translator {
     fn tree(
         &mut self,
         about: &'static query::Site,
-        tree: &'static Node,
+        (tree, first): (&'static Node, u16),
         parked: bool,
     ) -> Option<Rel32> {
         self.spill_rcx();
@@ -115,7 +116,7 @@ impl Translator {
             self.job.code.raw(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
         }
         let mut leaves = Leaves::default();
-        self.node(about, tree, parked, &mut leaves);
+        self.node(about, (tree, first), parked, &mut leaves);
         let asks = (!leaves.ask.is_empty()).then(|| {
             let here = self.job.code.here();
             for rel in leaves.ask {
@@ -142,14 +143,14 @@ impl Translator {
     fn node(
         &mut self,
         about: &'static query::Site,
-        node: &'static Node,
+        (node, first): (&'static Node, u16),
         parked: bool,
         leaves: &mut Leaves,
     ) {
         match node {
             Node::Ask => leaves.ask.push(self.job.code.jmp()),
             Node::Way(number) => {
-                self.job.code.increment_gs(way(*number));
+                self.job.code.increment_gs(way(first, *number));
                 leaves.end.push(self.job.code.jmp());
             }
             Node::Test {
@@ -160,12 +161,12 @@ impl Translator {
                 let failed: alloc::vec::Vec<Rel32> = (checks.iter())
                     .map(|check| self.check(about, check, parked))
                     .collect();
-                self.node(about, matched, parked, leaves);
+                self.node(about, (matched, first), parked, leaves);
                 let here = self.job.code.here();
                 for rel in failed {
                     self.job.code.bind(rel, here);
                 }
-                self.node(about, otherwise, parked, leaves);
+                self.node(about, (otherwise, first), parked, leaves);
             }
         }
     }

@@ -1,0 +1,151 @@
+//! `load`, `remove` and `list`: the queries of a session that runs.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use trommel_host::serve::control::client::{Ask, ask, is_name, name_of};
+
+use super::question;
+use crate::output::{self, grouped, printable};
+
+const SCHEMA: &str = "trommel.queries/1";
+/// Titles of the numbers of a query, as the session gives them.
+const NUMBERS: [&str; 7] = [
+    "executed",
+    "profiled",
+    "sent",
+    "dropped",
+    "counted",
+    "interrupts",
+    "active_ns",
+];
+
+/// A query as the session lists it.
+struct Listed<'a> {
+    name: &'a str,
+    header: &'a str,
+    queues: Vec<u64>,
+    numbers: [u64; NUMBERS.len()],
+}
+
+impl<'a> Listed<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let mut parts = line.split('\t');
+        let (name, header) = (parts.next()?, parts.next()?);
+        let queues = parts.next()?;
+        let queues = queues.split(',').filter(|queue| !queue.is_empty());
+        let queues: Option<Vec<u64>> = queues.map(|queue| queue.parse().ok()).collect();
+        let mut numbers = [0; NUMBERS.len()];
+        for number in &mut numbers {
+            *number = parts.next()?.parse().ok()?;
+        }
+        Some(Self {
+            name,
+            header,
+            queues: queues?,
+            numbers,
+        })
+    }
+}
+
+/// Loads a program into a session.
+pub(super) fn load(file: &Path, name: Option<&str>, pid: i32) -> Result<ExitCode> {
+    let program = question(file)?;
+    let name = name.map_or_else(|| name_of(file), str::to_owned);
+    if !is_name(&name) {
+        bail!(
+            "{name:?} cannot be a name: use letters, digits, `-`, `_` and `.`, and not digits alone"
+        );
+    }
+    done(&ask(pid, &Ask::Load(&name, &program))?)
+}
+
+/// Removes queries from a session.
+pub(super) fn remove(what: &str, pid: i32) -> Result<ExitCode> {
+    let is_queue = what.parse::<u8>().is_ok();
+    let (name, number) = what.split_once(':').unwrap_or((what, "1"));
+    let is_named = is_name(name) && number.parse::<u16>().is_ok();
+    if !(is_queue || is_named) {
+        bail!("{what:?} is neither a queue nor a name: `trommel query list` shows both");
+    }
+    done(&ask(pid, &Ask::Remove(what))?)
+}
+
+fn done(said: &str) -> Result<ExitCode> {
+    let mut out = output::stdout();
+    writeln!(out, "{}", printable(said))?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the queries of a session.
+pub(super) fn list(pid: i32, json: bool) -> Result<ExitCode> {
+    let answer = ask(pid, &Ask::List)?;
+    let listed: Option<Vec<Listed<'_>>> = answer.lines().map(Listed::read).collect();
+    let listed = listed.context("the session's answer cannot be read: it is of another version")?;
+    let mut out = output::stdout();
+    if json {
+        let queries: Vec<Value> = listed.iter().map(object).collect();
+        let document = json!({ "schema": SCHEMA, "queries": queries });
+        writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
+    } else if listed.is_empty() {
+        writeln!(out, "no queries")?;
+    } else {
+        table(&mut out, &listed)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn object(query: &Listed<'_>) -> Value {
+    let mut object = json!({
+        "name": query.name,
+        "header": query.header,
+        "queues": query.queues,
+    });
+    for (name, number) in NUMBERS.iter().zip(query.numbers) {
+        object[name] = json!(number);
+    }
+    object
+}
+
+fn table(out: &mut impl Write, listed: &[Listed<'_>]) -> Result<()> {
+    const SECOND: f64 = 1e9;
+    let titles = [
+        "name", "queues", "profiled", "sent", "dropped", "counted", "active", "query",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
+    for query in listed {
+        let [_, profiled, sent, dropped, counted, _, active] = query.numbers;
+        let queues: Vec<String> = query.queues.iter().map(u64::to_string).collect();
+        rows.push([
+            printable(query.name),
+            match queues.is_empty() {
+                true => "-".to_owned(),
+                false => queues.join(","),
+            },
+            grouped(profiled),
+            grouped(sent),
+            grouped(dropped),
+            grouped(counted),
+            format!("{:.1} s", active as f64 / SECOND),
+            printable(query.header),
+        ]);
+    }
+    let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).max();
+    let widths: Vec<usize> = (0..titles.len()).filter_map(width).collect();
+    for row in &rows {
+        let mut line = String::new();
+        for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match n {
+                0 | 1 | 7 => line.push_str(&format!("{cell:<width$}  ")),
+                _ => line.push_str(&format!("{cell:>width$}  ")),
+            }
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

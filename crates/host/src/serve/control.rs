@@ -1,0 +1,162 @@
+//! The socket by which commands of the same user reach a session: `trommel query load`, `remove` and `list`.
+//!
+//! # Problem
+//! Another command is to change what a session asks its programs. The session has one thread, which must not wait for anybody.
+//! Who connects may be hostile, slow, or gone.
+//!
+//! # Strategy
+//! Each session listens on a socket in a directory that is the user's own: `trommel` in `$XDG_RUNTIME_DIR`, else `/tmp/trommel-UID`.
+//! The name of the socket is the session's process number. A command asks each session for the process that it means. Sockets that nobody
+//! listens to are removed. The kernel sends the session a signal when somebody calls, so that it sleeps meanwhile ([`bell`](crate::channel::bell)).
+//!
+//! A request is a line: `trommel 1 list PID`, `trommel 1 remove PID WHAT`, or `trommel 1 load PID NAME BYTES` and so many bytes of an
+//! assembled program. The answer is `other`, or `ok BYTES` or `error BYTES` and a text.
+//!
+//! # Why it is safe
+//! * The directory and the caller must belong to the effective user, as the kernel reports it. Others are refused. Nobody gains a right: a user may
+//!   attach to these processes anyway.
+//! * A request is bounded, checked in full before anything is done, and read without waiting. A caller that sends nothing is dropped.
+
+pub mod client;
+mod directory;
+mod request;
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, sockopt};
+
+pub use directory::NoDirectory;
+pub(crate) use request::{Request, Wish};
+
+/// Callers at a time.
+const MOST: usize = 16;
+/// Time within which a request must be whole.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A socket with its callers.
+pub(crate) struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+    calls: Vec<Call>,
+}
+
+/// A caller.
+pub(crate) struct Call {
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    since: Instant,
+}
+
+impl Control {
+    /// Listens.
+    ///
+    /// # Errors
+    /// There is no directory for the socket, or the system refuses.
+    pub(crate) fn open() -> Result<Self, NoDirectory> {
+        let directory = directory::own()?;
+        let path = directory.join(format!("{}.sock", std::process::id()));
+        let failed = |error| NoDirectory::System(path.clone(), error);
+        // A session of the same number that was killed.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        rings(listener.as_fd());
+        Ok(Self {
+            listener,
+            path,
+            calls: Vec::new(),
+        })
+    }
+
+    /// Returns true while somebody is about to say what is wanted.
+    pub(crate) fn is_called(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Returns the requests that have come, with their callers.
+    pub(crate) fn requests(&mut self) -> Vec<(Call, Request)> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let of_user = getsockopt(&stream, sockopt::PeerCredentials)
+                .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw());
+            if of_user && self.calls.len() < MOST && stream.set_nonblocking(true).is_ok() {
+                rings(stream.as_fd());
+                self.calls.push(Call {
+                    stream,
+                    bytes: Vec::new(),
+                    since: Instant::now(),
+                });
+            }
+        }
+        let mut requests = Vec::new();
+        for mut call in std::mem::take(&mut self.calls) {
+            let ended = call.read();
+            match request::parse(&call.bytes) {
+                Ok(Some(request)) => requests.push((call, request)),
+                Ok(None) if !ended && call.since.elapsed() < PATIENCE => self.calls.push(call),
+                Ok(None) => call.refuse("the request is not whole"),
+                Err(why) => call.refuse(&why),
+            }
+        }
+        requests
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Call {
+    /// Reads what there is. Returns true if no more comes.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        while self.bytes.len() <= request::MOST_BYTES {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(n) => self.bytes.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    /// Answers that the process is of another session.
+    pub(crate) fn other(self) {
+        self.say(b"other\n");
+    }
+
+    /// Answers that it is done.
+    pub(crate) fn done(self, text: &str) {
+        self.say(format!("ok {}\n{text}", text.len()).as_bytes());
+    }
+
+    /// Answers why it is not done.
+    pub(crate) fn refuse(self, why: &str) {
+        self.say(format!("error {}\n{why}", why.len()).as_bytes());
+    }
+
+    /// Who does not take the answer at once does not get it.
+    fn say(mut self, answer: &[u8]) {
+        let _ = self.stream.write_all(answer);
+    }
+}
+
+/// Lets the kernel send the signal that ends the session's sleep, when there is something to read.
+#[allow(unsafe_code)] // reason: commands of `fcntl` that the library lacks.
+fn rings(socket: BorrowedFd<'_>) {
+    const F_SETSIG: i32 = 10;
+    let fd = socket.as_raw_fd();
+    // SAFETY: a descriptor of ours; without it the session notices callers later.
+    unsafe {
+        libc::fcntl(fd, libc::F_SETOWN, libc::getpid());
+        libc::fcntl(fd, F_SETSIG, libc::SIGCHLD);
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC);
+    }
+}

@@ -1,0 +1,165 @@
+//! The command's side: it finds the session of a process, and asks it.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use trommel_query::{Program, image};
+
+use super::directory::{self, NoDirectory};
+use super::request;
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of an answer at most.
+const MOST: u64 = 1 << 20;
+
+/// A question to a session.
+#[derive(Debug)]
+pub enum Ask<'a> {
+    /// A list of all queries.
+    List,
+    /// A program to load.
+    Load(&'a str, &'a Program),
+    /// The queries of a name, or those that send to a queue, away.
+    Remove(&'a str),
+}
+
+/// The reason why nothing came of it.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAsked {
+    /// No session.
+    #[error(
+        "no session asks queries of process {0}: begin one with `trommel record -q FILE -p {0}`"
+    )]
+    NoSession(i32),
+    /// The session has ended.
+    #[error("the session of process {0} has ended")]
+    Ended(i32),
+    /// Sockets are not where they should be.
+    #[error(transparent)]
+    Directory(#[from] NoDirectory),
+    /// The session refuses.
+    #[error("{0}")]
+    Refused(String),
+    /// The system fails.
+    #[error("the session of process {0} does not answer: {1}")]
+    System(i32, io::Error),
+}
+
+/// Returns true if a load may have this name.
+pub fn is_name(name: &str) -> bool {
+    request::is_name(name)
+}
+
+/// Returns the name of a load from a file's: with other characters than a name may have replaced.
+pub fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy());
+    let stem = stem.unwrap_or_default();
+    let one = |c: char| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+        true => c,
+        false => '_',
+    };
+    let name: String = stem.chars().take(60).map(one).collect();
+    match is_name(&name) {
+        true => name,
+        false => format!("q{name}"),
+    }
+}
+
+/// Asks the session that observes process `pid`. Returns its answer.
+///
+/// # Errors
+/// Why there is none.
+pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
+    let request = match what {
+        Ask::List => format!("trommel 1 list {pid}\n").into_bytes(),
+        Ask::Remove(what) => format!("trommel 1 remove {pid} {what}\n").into_bytes(),
+        Ask::Load(name, program) => {
+            let image = image::encode(program);
+            let line = format!("trommel 1 load {pid} {name} {}\n", image.len());
+            [line.into_bytes(), image].concat()
+        }
+    };
+    let Some(directory) = directory::there()? else {
+        return Err(NotAsked::NoSession(pid));
+    };
+    let entries = fs::read_dir(&directory);
+    let entries = entries.map_err(|error| NoDirectory::System(directory.clone(), error))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "sock") {
+            continue;
+        }
+        let mut stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                // Its session was killed.
+                let _ = fs::remove_file(&path);
+                continue;
+            }
+            Err(_) => continue,
+        };
+        let answer = one(&mut stream, &request).map_err(|error| NotAsked::System(pid, error))?;
+        if let Some(answer) = read(pid, &answer)? {
+            return Ok(answer);
+        }
+    }
+    Err(NotAsked::NoSession(pid))
+}
+
+fn one(stream: &mut UnixStream, request: &[u8]) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut answer = String::new();
+    let sent = stream.write_all(request);
+    let read = stream.take(MOST).read_to_string(&mut answer);
+    match (sent, read) {
+        // It has ended just now.
+        (Err(error), _) | (_, Err(error)) => match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(String::new()),
+            _ => Err(error),
+        },
+        (Ok(()), Ok(_)) => Ok(answer),
+    }
+}
+
+/// Returns what an answer says; `None`: the process is of another session.
+fn read(pid: i32, answer: &str) -> Result<Option<String>, NotAsked> {
+    let Some((line, text)) = answer.split_once('\n') else {
+        return Err(NotAsked::Ended(pid));
+    };
+    let is_whole = |length: &str| length.parse() == Ok(text.len());
+    match line.split_once(' ') {
+        None if line == "other" => Ok(None),
+        Some(("ok", length)) if is_whole(length) => Ok(Some(text.to_owned())),
+        Some(("error", length)) if is_whole(length) => Err(NotAsked::Refused(text.to_owned())),
+        _ => Err(NotAsked::Ended(pid)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_give_names() {
+        let name = |file: &str| name_of(Path::new(file));
+        assert_eq!(name("/tmp/edges.rpa"), "edges");
+        assert_eq!(name("my stores.rpa"), "my_stores");
+        assert_eq!(name("12.rpa"), "q12");
+        assert_eq!(name("-"), "-");
+        assert!(is_name(&name("")));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_is_none() {
+        assert!(matches!(read(1, "other\n"), Ok(None)));
+        assert!(matches!(read(1, "ok 3\nyes"), Ok(Some(text)) if text == "yes"));
+        assert!(matches!(read(1, "ok 9\nyes"), Err(NotAsked::Ended(1))));
+        assert!(matches!(read(1, ""), Err(NotAsked::Ended(1))));
+        assert!(matches!(read(1, "error 2\nno"), Err(NotAsked::Refused(why)) if why == "no"));
+    }
+}
