@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_record_cannot_answer_is_refused() {
-        let events = load("for evDMISS * always collect pc; count stop;");
+        let events = load("for evL2DMISS * always collect pc; count stop;");
         assert!(parse(&events).is_err_and(|why| why.contains("hardware model")));
         for wrong in [
             &b"GET / HTTP/1.1\n"[..],
