@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_record_cannot_answer_is_refused() {
         let events = load("for evL2DMISS * always collect pc; count stop;");
-        assert!(parse(&events).is_err_and(|why| why.contains("hardware model")));
+        assert!(parse(&events).is_err_and(|why| why.contains("only a model")));
         for wrong in [
             &b"GET / HTTP/1.1\n"[..],
             b"trommel 2 list 1\n",
