@@ -351,3 +351,29 @@ fn costs_of_windows_are_measured() {
         }
     }
 }
+
+#[test]
+fn costs_of_windows_can_be_of_a_program_of_ones_own() {
+    let dir = Dir::new("own-costs");
+    let said = std::sync::Mutex::new(Vec::new());
+    let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
+    let counts = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo $i";
+    let command = ["sh", "-c", counts].map(PathBuf::from);
+    let lab = Lab {
+        programs: trommel_lab::own(command.to_vec()),
+        ..small(&dir, 1, &say)
+    };
+    let wanted = trommel_lab::named("values-table2b").expect("an experiment");
+    assert!(wanted.takes_programs());
+    let done = lab.run(&[wanted]).expect("the lab runs");
+    let said = said.into_inner().expect("not poisoned");
+    if said.iter().any(|text| text.contains("perf events")) {
+        return;
+    }
+    assert!(said.is_empty(), "{said:?}");
+    let table = &done[0].1.tables[0];
+    assert_eq!(table.columns[4..], ["sh, in %"], "of no other program");
+    assert_eq!(table.rows.len(), 4);
+    let measured = |cell: &Cell| matches!(cell, Cell::Number(n) if (-99.0..1e6).contains(n));
+    assert!(table.rows.iter().all(|row| measured(&row[4])), "{table:?}");
+}

@@ -131,9 +131,10 @@ fn median(mut all: Vec<f64>) -> Option<f64> {
 impl Lab<'_> {
     /// Returns what each way costs each of the programs, in percent of its native CPU time.
     pub(crate) fn costs(&self, ways: &[Method]) -> Costs {
-        let subjects: Vec<Workload> = match self.is_quick() {
-            true => self.build(&KERNELS[0], "-O2").into_iter().collect(),
-            false => PROGRAMS.iter().filter_map(|p| self.subject(p)).collect(),
+        let subjects: Vec<Workload> = match (self.own(), self.is_quick()) {
+            (Some(own), _) => self.subject(own).into_iter().collect(),
+            (None, true) => self.build(&KERNELS[0], "-O2").into_iter().collect(),
+            (None, false) => PROGRAMS.iter().filter_map(|p| self.subject(p)).collect(),
         };
         let mut measured: Vec<(String, Vec<Option<f64>>)> = Vec::new();
         for subject in subjects {

@@ -4,6 +4,7 @@
 //! rule by which a claim is judged stands beside it, in the words of the report.
 
 mod adaptive;
+mod bounds;
 mod compressors;
 mod counters;
 mod dynamo_06;
@@ -54,7 +55,7 @@ mod variants;
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 42] = [
+pub static EXPERIMENTS: [Experiment; 43] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -91,6 +92,7 @@ pub static EXPERIMENTS: [Experiment; 42] = [
     values_table2b::EXPERIMENT,
     values_table2c::EXPERIMENT,
     adaptive::EXPERIMENT,
+    bounds::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,
     counters::EXPERIMENT,

@@ -16,6 +16,7 @@ use nix::sys::time::TimeValLike;
 use serde_json::Value;
 
 use crate::Lab;
+use crate::streams::make_private;
 
 /// Rounds that take turns.
 const ROUNDS: usize = 3;
@@ -138,6 +139,11 @@ impl Lab<'_> {
     pub(crate) fn subject(&self, name: &str) -> Option<Workload> {
         self.trommel.as_ref()?;
         let known = self.program(name)?;
+        // Recordings of its runs lie there.
+        if let Err(error) = make_private(&self.cache) {
+            (self.say)(&error.to_string());
+            return None;
+        }
         let ready = known.prepare(&self.cache.join("inputs")).ok().flatten();
         if ready.is_none() {
             let package = known.package;
