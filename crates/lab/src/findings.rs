@@ -210,11 +210,15 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds a claim.
+    /// Adds a claim. Without data its figures are means of nothing, and are not shown.
     pub fn claim(&mut self, paper: &'static str, ours: impl Into<String>, verdict: Verdict) {
+        let ours = match verdict {
+            Verdict::NoData => "Nothing here was long enough to judge it by.".into(),
+            _ => ours.into(),
+        };
         self.claims.push(Claim {
             paper,
-            ours: ours.into(),
+            ours,
             verdict,
         });
     }

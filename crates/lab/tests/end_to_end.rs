@@ -301,6 +301,31 @@ fn without_streams_nothing_is_claimed() {
 }
 
 #[test]
+fn streams_shorter_than_an_interval_prove_nothing() {
+    let streams = Dir::new("short");
+    cache(&streams.0);
+    let done = run(&streams.0, &Mutex::new(Vec::new()));
+    let short: Vec<_> = done
+        .iter()
+        .filter(|(e, _)| of_long_intervals(e.name))
+        .collect();
+    let names: Vec<_> = short.iter().map(|(e, _)| e.name).collect();
+    assert!(names.contains(&"multihash-11"), "{names:?}");
+    for (experiment, found) in short {
+        for claim in &found.claims {
+            assert_eq!(
+                claim.verdict,
+                Verdict::NoData,
+                "{}: {}",
+                experiment.name,
+                claim.ours
+            );
+            assert!(!claim.ours.contains('%'), "{}", claim.ours);
+        }
+    }
+}
+
+#[test]
 fn a_damaged_recording_is_named() {
     let streams = Dir::new("damaged");
     let path = streams.0.join(format!("gcc-{EVENTS}.value.tstream"));

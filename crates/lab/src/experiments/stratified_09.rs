@@ -29,6 +29,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let mut table = Table::new("", &["program", "compressor", "events", "error in %"]);
     let (mut panels, mut late, mut early) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last = 0;
     let subjects = match lab.own() {
         Some(name) => vec![(name, name)],
         None => vec![("gcc", "gcc"), ("lua", "li (eight queens in Lua)")],
@@ -50,6 +51,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
             }
         }
         let at = |n: usize| short.iter().map(|c| c[n].error).collect::<Vec<f64>>();
+        last = last.max(short[0].last().map_or(0, |point| point.events));
         late.push((name, at(short[0].len() - 1)));
         early.push((name, at(0)));
         let lines = SIZES
@@ -88,7 +90,8 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     found.claim(
         "More counters give smaller errors once enough events have been seen.",
         format!(
-            "At 4M events, 512 to 4096 counters: {}. Falling on {n} of {}{not}.",
+            "At {} events, 512 to 4096 counters: {}. Falling on {n} of {}{not}.",
+            crate::plot::short(last as f64),
             said(&late),
             cases.len()
         ),

@@ -48,14 +48,22 @@ pub(super) fn findings(number: usize, results: &Results) -> Findings {
     let mut all: Vec<(&str, f64, Grid)> = Vec::new();
     for name in results.programs(Feed::Values) {
         let mut grid = Grid::default();
+        let mut is_whole = true;
         for (row, design) in grid.iter_mut().zip(TABLES) {
             for (cell, flags) in row.iter_mut().zip(FLAGS) {
                 let (spec, seeds) = (spec(design, setting, flags), seeds(design.0));
-                if let Some(p) = parts(results, name, Feed::Values, &spec, seeds) {
-                    parts_row(&mut table, name, &spec, seeds, p);
-                    *cell = p;
+                match parts(results, name, Feed::Values, &spec, seeds) {
+                    Some(p) => {
+                        parts_row(&mut table, name, &spec, seeds, p);
+                        *cell = p;
+                    }
+                    None => is_whole = false,
                 }
             }
+        }
+        // A stream shorter than an interval has no errors to compare.
+        if !is_whole {
+            continue;
         }
         let shape = results.get(name, Feed::Values, &design(4, setting, FLAGS[BEST]), 1);
         all.push((
