@@ -116,7 +116,9 @@ fn a_page_of_one_experiment() {
     let run = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
         command.env("XDG_CACHE_HOME", &cache).current_dir(&dir.0);
-        let out = command.args(["lab", "multihash-9"]).args(more).output();
+        command.args(["lab", "multihash-4", "--events", "100k"]);
+        command.args(["--program", "ls -l /usr/lib"]);
+        let out = command.args(more).output();
         let out = out.expect("trommel runs");
         assert!(
             out.status.success(),
@@ -129,7 +131,7 @@ fn a_page_of_one_experiment() {
     assert!(!dir.0.join("plain/index.html").exists());
     assert!(run(&["--out", "page", "--html"]).contains("open page/index.html"));
     let page = std::fs::read_to_string(dir.0.join("page/index.html")).expect("a page");
-    assert!(page.contains("id=\"multihash-9\"") && page.contains("<svg"));
+    assert!(page.contains("id=\"multihash-4\"") && page.contains("<svg"));
     assert!(!page.contains("Not finished"));
 }
 
