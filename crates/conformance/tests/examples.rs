@@ -279,7 +279,7 @@ fn in_session(line: &str, asks: &str) -> String {
     let line = line.replace(" -p 1234", " -p $P");
     format!(
         "trommel record --quiet -q {asked} -o asked.data -- timeout 30 bash -c 'while :; do :; done' & P=$!
-        until trommel query list -p $P > /dev/null 2>&1; do sleep 0.05; done
+        for n in $(seq 400); do trommel query list -p $P > /dev/null 2>&1 && break; sleep 0.05; done
         {line}
         ended=$?; kill $(pgrep -P $P); wait $P; exit $ended"
     )

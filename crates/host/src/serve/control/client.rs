@@ -88,6 +88,7 @@ pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
     };
     let entries = fs::read_dir(&directory);
     let entries = entries.map_err(|error| NoDirectory::System(directory.clone(), error))?;
+    let mut ended = false;
     for entry in entries.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "sock") {
@@ -96,18 +97,34 @@ pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
         let mut stream = match UnixStream::connect(&path) {
             Ok(stream) => stream,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                // Its session was killed.
-                let _ = fs::remove_file(&path);
+                // Its session was killed, or is just about to listen.
+                if !is_of_process(&path) {
+                    let _ = fs::remove_file(&path);
+                }
                 continue;
             }
             Err(_) => continue,
         };
         let answer = one(&mut stream, &request).map_err(|error| NotAsked::System(pid, error))?;
+        // That one has ended meanwhile. It may have been another's.
+        if answer.is_empty() {
+            ended = true;
+            continue;
+        }
         if let Some(answer) = read(pid, &answer)? {
             return Ok(answer);
         }
     }
-    Err(NotAsked::NoSession(pid))
+    match ended {
+        true => Err(NotAsked::Ended(pid)),
+        false => Err(NotAsked::NoSession(pid)),
+    }
+}
+
+/// Returns true if the process is there whose number a socket has.
+fn is_of_process(socket: &Path) -> bool {
+    let number = socket.file_stem().and_then(|stem| stem.to_str());
+    number.is_some_and(|number| Path::new("/proc").join(number).exists())
 }
 
 fn one(stream: &mut UnixStream, request: &[u8]) -> io::Result<String> {
@@ -152,6 +169,13 @@ mod tests {
         assert_eq!(name("12.rpa"), "q12");
         assert_eq!(name("-"), "-");
         assert!(is_name(&name("")));
+    }
+
+    #[test]
+    fn the_socket_of_a_process_that_is_there_is_not_taken_away() {
+        let own = format!("/tmp/{}.sock", std::process::id());
+        assert!(is_of_process(Path::new(&own)));
+        assert!(!is_of_process(Path::new("/tmp/4294967295.sock")));
     }
 
     #[test]
