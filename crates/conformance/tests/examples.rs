@@ -277,8 +277,9 @@ fn in_session(line: &str, asks: &str) -> String {
         false => "stores.rpa",
     };
     let line = line.replace(" -p 1234", " -p $P");
+    // One process, which ends by itself. `timeout` leaves its child to go on if a signal meets it before it knows the child's number.
     format!(
-        "trommel record --quiet -q {asked} -o asked.data -- timeout 30 bash -c 'while :; do :; done' & P=$!
+        "trommel record --quiet -q {asked} -o asked.data -- bash -c 'while [ $SECONDS -lt 30 ]; do :; done' & P=$!
         for n in $(seq 400); do trommel query list -p $P > /dev/null 2>&1 && break; sleep 0.05; done
         {line}
         ended=$?; kill $(pgrep -P $P); wait $P; exit $ended"

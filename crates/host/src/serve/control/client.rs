@@ -86,9 +86,14 @@ pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
     let Some(directory) = directory::there()? else {
         return Err(NotAsked::NoSession(pid));
     };
-    let entries = fs::read_dir(&directory);
-    let entries = entries.map_err(|error| NoDirectory::System(directory.clone(), error))?;
-    let mut ended = false;
+    ask_in(&directory, pid, &request)
+}
+
+/// Asks each session of a directory until one answers for the process. What befalls another's session is no answer.
+fn ask_in(directory: &Path, pid: i32, request: &[u8]) -> Result<String, NotAsked> {
+    let entries = fs::read_dir(directory);
+    let entries = entries.map_err(|error| NoDirectory::System(directory.to_owned(), error))?;
+    let mut failed = None;
     for entry in entries.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "sock") {
@@ -105,20 +110,16 @@ pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
             }
             Err(_) => continue,
         };
-        let answer = one(&mut stream, &request).map_err(|error| NotAsked::System(pid, error))?;
-        // That one has ended meanwhile. It may have been another's.
-        if answer.is_empty() {
-            ended = true;
-            continue;
-        }
-        if let Some(answer) = read(pid, &answer)? {
-            return Ok(answer);
+        let answer = one(&mut stream, request).map_err(|error| NotAsked::System(pid, error));
+        match answer.and_then(|answer| read(pid, &answer)) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => {}
+            Err(refused @ NotAsked::Refused(_)) => return Err(refused),
+            // It may be the one that was meant, if no other is.
+            Err(error) => failed = Some(error),
         }
     }
-    match ended {
-        true => Err(NotAsked::Ended(pid)),
-        false => Err(NotAsked::NoSession(pid)),
-    }
+    Err(failed.unwrap_or(NotAsked::NoSession(pid)))
 }
 
 /// Returns true if the process is there whose number a socket has.
@@ -159,6 +160,8 @@ fn read(pid: i32, answer: &str) -> Result<Option<String>, NotAsked> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -171,11 +174,54 @@ mod tests {
         assert!(is_name(&name("")));
     }
 
+    /// A directory of sockets, by name, each with what its session says to one caller; without words nobody listens.
+    fn sessions(name: &str, all: &[(&str, Option<&'static str>)]) -> std::path::PathBuf {
+        let directory = std::env::temp_dir().join(format!("trommel-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("a directory");
+        for (file, says) in all {
+            let listener = UnixListener::bind(directory.join(file)).expect("a socket");
+            let Some(says) = *says else { continue };
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a caller");
+                let mut request = [0; 64];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(says.as_bytes());
+            });
+        }
+        directory
+    }
+
     #[test]
-    fn the_socket_of_a_process_that_is_there_is_not_taken_away() {
-        let own = format!("/tmp/{}.sock", std::process::id());
-        assert!(is_of_process(Path::new(&own)));
-        assert!(!is_of_process(Path::new("/tmp/4294967295.sock")));
+    fn what_befalls_other_sessions_is_no_answer() {
+        let others = [
+            ("1.sock", Some("")),
+            ("2.sock", Some("other\n")),
+            ("3.sock", Some("ok 9\ncut")),
+        ];
+        let directory = sessions(
+            "others",
+            &[&others[..], &[("4.sock", Some("ok 3\nyes"))]].concat(),
+        );
+        let answer = ask_in(&directory, 7, b"trommel 1 list 7\n");
+        assert!(matches!(answer, Ok(text) if text == "yes"));
+        let directory = sessions("others", &others);
+        let answer = ask_in(&directory, 7, b"trommel 1 list 7\n");
+        assert!(matches!(answer, Err(NotAsked::Ended(7))));
+        let directory = sessions("others", &others[1..2]);
+        let answer = ask_in(&directory, 7, b"trommel 1 list 7\n");
+        assert!(matches!(answer, Err(NotAsked::NoSession(7))));
+        fs::remove_dir_all(directory).expect("removed");
+    }
+
+    #[test]
+    fn sockets_without_a_process_are_taken_away_and_no_others() {
+        let own = format!("{}.sock", std::process::id());
+        let directory = sessions("left", &[(&own, None), ("4294967295.sock", None)]);
+        assert!(ask_in(&directory, 7, b"trommel 1 list 7\n").is_err());
+        assert!(directory.join(own).exists());
+        assert!(!directory.join("4294967295.sock").exists());
+        fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
