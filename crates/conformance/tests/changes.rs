@@ -309,7 +309,7 @@ fn hostile_callers_get_errors_and_nobody_waits_for_them() {
     assert!(clock.elapsed() < Duration::from_secs(5));
     drop(silent);
     // A session that was killed leaves its socket: it is noticed, and goes.
-    let stale = directory.join("1.sock");
+    let stale = directory.join("4294967295.sock");
     drop(UnixListener::bind(&stale).expect("bound"));
     assert!(stale.exists());
     let why = session.query_of("1", &["list"]).expect_err("nobody's");

@@ -181,17 +181,35 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
     let Ok(Format::Elf(image)) = elf::inspect(Path::new(&exe)) else {
         return Err(Refusal::NotNative);
     };
-    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    let words = command_of(pid).into_iter().map(OsString::from_vec);
     Ok(Running {
         pid,
         program,
         image,
-        arguments: words
-            .split(|&b| b == 0)
-            .map(|w| OsString::from_vec(w.to_vec()))
-            .collect(),
+        arguments: words.collect(),
     })
+}
+
+/// The arguments of a process. Of one that has none (any more), the kernel's name for it.
+///
+/// A program that is just being executed has none yet for some microseconds, in which its parent may go on already. It is waited for.
+pub(crate) fn command_of(pid: i32) -> Vec<Vec<u8>> {
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let mut bytes = read("cmdline");
+    for _ in 0..100 {
+        // A process that has ended, or none, has no memory.
+        if !bytes.is_empty() || status_of(pid).is_none_or(|s| field(&s, "VmSize").is_none()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+        bytes = read("cmdline");
+    }
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if words.is_empty() {
+        let name = read("comm").trim_ascii_end().to_vec();
+        return Vec::from_iter((!name.is_empty()).then_some(name));
+    }
+    words.split(|&c| c == 0).map(<[u8]>::to_vec).collect()
 }
 
 /// Returns whether a process like this one may trace its descendants only (Yama's first scope), and has no privilege to trace others.
@@ -253,6 +271,29 @@ pub fn cpu_time(pid: Pid) -> Option<Duration> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_has_just_begun_has_its_arguments() {
+        for _ in 0..100 {
+            let mut child = Command::new("sleep").arg("100").spawn().expect("a child");
+            let found = command_of(child.id() as i32);
+            child.kill().expect("it is there");
+            child.wait().expect("its end");
+            assert_eq!(found, [&b"sleep"[..], b"100"]);
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_a_name() {
+        let mut child = Command::new("true").spawn().expect("a child");
+        let pid = child.id() as i32;
+        while status_of(pid).is_some_and(|s| field(&s, "VmSize").is_some()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(command_of(pid), [b"true"]);
+        child.wait().expect("its end");
+        assert!(command_of(pid).is_empty());
+    }
 
     #[test]
     fn what_cannot_be_taken_is_told_apart() {

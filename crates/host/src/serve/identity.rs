@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
+use crate::kernel::running::command_of;
+
 /// Identity of a process: its number, and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -32,7 +34,7 @@ impl Identity {
         Self {
             pid,
             parent,
-            command: command_of(pid),
+            command: command_of(pid.as_raw()),
         }
     }
 }
@@ -58,33 +60,4 @@ pub enum End {
 /// The program that a process runs.
 pub(super) fn program_of(pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
-/// The arguments of a process. Of one that has none (any more), the kernel's name for it.
-fn command_of(pid: Pid) -> Vec<Vec<u8>> {
-    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let bytes = read("cmdline");
-    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    if words.is_empty() {
-        let name = read("comm").trim_ascii_end().to_vec();
-        return Vec::from_iter((!name.is_empty()).then_some(name));
-    }
-    words.split(|&c| c == 0).map(<[u8]>::to_vec).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_has_ended_has_a_name() {
-        let mut child = std::process::Command::new("true").spawn().expect("a child");
-        let pid = Pid::from_raw(child.id() as i32);
-        while std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty()) {
-            std::thread::yield_now();
-        }
-        assert_eq!(command_of(pid), [b"true"]);
-        child.wait().expect("its end");
-        assert!(command_of(pid).is_empty());
-    }
 }
