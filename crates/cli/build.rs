@@ -19,7 +19,8 @@ fn main() {
 /// Writes each document as its name, its length in bytes and its text, all compressed together.
 fn pack() -> Result<(), Box<dyn std::error::Error>> {
     let docs = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../docs");
-    println!("cargo::rerun-if-changed={}", docs.display());
+    // Relative, so that a checkout that was moved or copied watches its own files.
+    println!("cargo::rerun-if-changed=../../docs");
     let mut names = Vec::new();
     for entry in fs::read_dir(&docs)? {
         let path = entry?.path();
@@ -28,7 +29,6 @@ fn pack() -> Result<(), Box<dyn std::error::Error>> {
             && let Some(name) = name
             && !INTERNAL.contains(&name)
         {
-            println!("cargo::rerun-if-changed={}", path.display());
             names.push((name.to_owned(), path));
         }
     }

@@ -46,7 +46,8 @@ fn main() {
         "Cargo.lock",
         "Cargo.toml",
     ] {
-        println!("cargo:rerun-if-changed={}", root.join(watched).display());
+        // Relative, so that a checkout that was moved or copied watches its own files.
+        println!("cargo:rerun-if-changed=../../{watched}");
     }
     let bytes = build(&root, &out);
     // A copy of this profile's: a build of another profile may replace the shared one.

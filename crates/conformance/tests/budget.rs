@@ -27,6 +27,10 @@ fn main() {
         Trial::test("no system call is interrupted", || Ok(waits()?)),
         Trial::test("timers leave nothing", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
+        Trial::test(
+            "a child forked after a call that ended a window is seen",
+            || Ok(calls()?),
+        ),
         Trial::test("executed programs are seen", || Ok(executes()?)),
         Trial::test("executed programs that cannot be are told", || {
             Ok(executes_restricted()?)
@@ -338,6 +342,18 @@ fn forks() -> Result<(), String> {
         false => Err(format!(
             "{processes} processes, {parent} and {child} branches"
         )),
+    }
+}
+
+/// The runtime begins to describe code at the call, and gives that up: the child describes other code there.
+fn calls() -> Result<(), String> {
+    let options = ["--rate", "8000", "--window", "1", "--by-caller"];
+    let report = record(&options, &built("calls")?, "300000")?;
+    let windows = &report["windows"];
+    let (counted, whole) = (real(windows, "counted"), real(windows, "whole"));
+    match list(&report, "processes").len() == 2 && whole > 50.0 && counted >= 0.95 * whole {
+        true => Ok(()),
+        false => Err(format!("{windows}")),
     }
 }
 

@@ -128,7 +128,13 @@ fn judge(report: &Value) -> Result<f64, String> {
         let loads = loads(report, name);
         let wanted = if name == "staged" { STAGES } else { 1 };
         if loads.len() != wanted {
-            return Err(format!("{name}: {} loads", loads.len()));
+            let all = list(report, "values").iter();
+            let all: Vec<&Value> = all.filter(|l| function(&l["at"]) == name).collect();
+            let windows = &report["windows"];
+            return Err(format!(
+                "{name}: {} loads of {all:?}: {windows}",
+                loads.len()
+            ));
         }
         let calls = calls(report, called);
         if calls.len() != cells.len() {
@@ -192,9 +198,10 @@ fn told(name: &str, flags: &[&str], window: &str, args: &[&str]) -> Result<(), S
     record_alike(&options, &command, &data)?;
     let report = json(&["report"], &data)?;
     let known = judge(&report)?;
-    match known > 0.95 && report["windows"]["caller_samples_dropped"] == 0 {
+    let windows = &report["windows"];
+    match known > 0.95 && windows["caller_samples_dropped"] == 0 {
         true => Ok(()),
-        false => Err(format!("callers of {known} are known")),
+        false => Err(format!("callers of {known} are known: {windows}")),
     }
 }
 

@@ -85,9 +85,10 @@ impl Shared {
         self.kept = Some(Kept::default());
     }
 
-    /// Returns the size of the dictionary: paths, words, regions.
+    /// Returns the size of the dictionary: paths, words, regions. A block that was not ended is no part of it: the next one is
+    /// written over it, in a forked child's slot too.
     pub fn extent(&self) -> (u32, u64, u32) {
-        (self.paths, self.words, self.regions)
+        (self.paths, self.block, self.regions)
     }
 
     /// Makes sure that there is room for `words` more, and memory after it.
