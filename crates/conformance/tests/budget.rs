@@ -435,6 +435,7 @@ fn executes_restricted() -> Result<(), String> {
 }
 
 fn paid() -> Result<(), String> {
+    const BEGINNING_NS: f64 = 6e6;
     let program = built_work()?;
     for budget in [1.0, 3.0, 10.0] {
         let text = budget.to_string();
@@ -443,7 +444,13 @@ fn paid() -> Result<(), String> {
         let paid = real(windows, "paid_percent");
         let sum = real(windows, "paid_target_percent") + real(windows, "paid_host_percent");
         let shown = real(windows, "budget_percent").total_cmp(&budget).is_eq();
-        if !(shown && paid <= budget + 1.0 && paid > budget / 4.0 && (paid - sum).abs() < 0.01) {
+        // A run this short does not earn what it takes to begin: some milliseconds, more where files must be read first.
+        let beginning = 100.0 * BEGINNING_NS / real(windows, "cpu_ns");
+        if !(shown
+            && paid <= budget + 1.0 + beginning
+            && paid > budget / 4.0
+            && (paid - sum).abs() < 0.01)
+        {
             return Err(format!("{budget}: {windows}"));
         }
     }

@@ -34,6 +34,9 @@ pub enum Unobserved {
     /// The runtime did not start in the process.
     #[error("the runtime did not start")]
     NotStarted,
+    /// Its records could not be read any more.
+    #[error("the rest of its records could not be read: {0}")]
+    Damaged(String),
     /// The process was killed, as its stream was complete.
     #[error("it was ended when the stream had all the events that were wanted")]
     Limited,

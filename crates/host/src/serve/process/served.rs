@@ -40,10 +40,8 @@ impl Served {
 
     /// Tells what went wrong when records were folded.
     pub(super) fn report(&mut self, done: Result<(), Damaged>, folder: &mut Folder) {
-        if let Err(damaged) = done
-            && !mem::replace(&mut self.failed, true)
-        {
-            self.tell(News::Damaged(damaged));
+        if let Err(damaged) = done {
+            self.damaged(damaged);
         }
         if let Some(error) = folder.stream_error() {
             self.stream_failed = true;
@@ -52,5 +50,31 @@ impl Served {
                 goes_on: true,
             });
         }
+    }
+
+    /// Notes that no more of its records can be read, in the profile too.
+    fn damaged(&mut self, damaged: Damaged) {
+        if !mem::replace(&mut self.failed, true) {
+            self.unobserved
+                .push(Unobserved::Damaged(damaged.to_string()));
+            self.tell(News::Damaged(damaged));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_and_kept_once() {
+        let mut served = Served::default();
+        for number in [7, 8] {
+            let what = "an exit number";
+            served.damaged(Damaged { what, number });
+        }
+        let kept: Vec<String> = served.unobserved.iter().map(ToString::to_string).collect();
+        assert!(kept.len() == 1 && kept[0].contains("an exit number 7"));
+        assert_eq!(served.news().len(), 1);
     }
 }
