@@ -183,7 +183,7 @@ fn answers(asked: &Asked, run: &RunFigures, modules: &Modules, met: &[bool]) -> 
     let mut words = vec![0; asked.code().len()];
     for query in asked.queries() {
         answers.places[query.code.clone()].fill(query.code_words());
-        words[query.code.clone()].fill(query.fields.iter().count());
+        words[query.code.clone()].fill(query.layout().len());
         let acted = run.acted[0].get(query.code.start).copied();
         let mut acted = acted.unwrap_or_default();
         for seen in run.seen.iter().filter(|seen| query.entries.has(seen.entry)) {

@@ -23,7 +23,8 @@ use trommel_host::kernel::interrupt;
 use trommel_host::serve::control::client::name_of;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
-use trommel_query::{Field, Program};
+use trommel_query::Program;
+use trommel_query::pair::Word;
 use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
@@ -248,7 +249,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 }
 
 /// Words of messages that go through the compressor, if they do.
-fn chosen(fields: &[Field], spec: &Spec, question: &Program) -> Result<Option<Chosen>> {
+fn chosen(fields: &[Word], spec: &Spec, question: &Program) -> Result<Option<Chosen>> {
     if is_exact(spec) {
         if !fields.is_empty() {
             bail!("--tuple is for a compressor: name one, as in -c 'H[P256]2048+A16'");

@@ -181,6 +181,7 @@ fn stage() -> Result<Scratch, String> {
         trommel query asm -o stores.bin stores.rpa
         printf 'for opBRANCH * every 256 collect pc misc;\n    send 1 stop;\n' > edges.rpa
         printf 'for evL2DMISS * always collect pc res2;\n    send 1 stop;\n' > misses.rpa
+        printf 'for opLOAD * opSTORE * every 1k pair 16 collect pc res2;\n    if res2 = second.res2 then send 1 stop else count stop;\n' > near.rpa
         printf 'window = 32\n' > small.machine
         ln -s "$WORKSPACE/include" "$WORKSPACE/examples" .
         cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c

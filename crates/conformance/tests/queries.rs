@@ -15,6 +15,7 @@ use trommel_conformance::asked::{Answers, answers, steady};
 use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
 use trommel_conformance::program::compile;
 use trommel_query::engine::Effect;
+use trommel_query::pair::Word;
 use trommel_query::tag::Where;
 use trommel_query::{Field, Operation, Program, assemble};
 
@@ -61,6 +62,16 @@ fn main() {
             "branches counted",
             "for opBRANCH * opJMP * always collect pc misc; count stop; \
              for opSTORE * always collect op1 op2; if op1.i64 > 100 then send 1 stop else if op1 bclr 1 then count stop; stop;",
+        ),
+        (
+            "pairs of loads and stores",
+            "for opLOAD * opSTORE * every 20 pair 16 collect pc op1 res2; \
+             if res2 = second.res2 then send 1 stop else if distance > 8 then count stop; send 2 stop;",
+        ),
+        (
+            "pairs of all instructions",
+            "for opJMP * opBRANCH * opLOAD * opSTORE * opALU * opMULT * opFLOAT * opSYS * \
+             every 5 pair 4 collect pc misc; send 1 stop;",
         ),
         (
             "everything",
@@ -171,8 +182,13 @@ fn same(seed: u64, text: &str) -> Result<(), String> {
 fn line(text: &str) -> Result<Line, String> {
     let line: Value = serde_json::from_str(text).map_err(|e| format!("{text}: {e}"))?;
     let number = |value: &Value| value.as_u64().or_else(|| value["address"].as_u64());
-    let words =
-        (Field::ALL.iter()).filter_map(|field| line["words"].get(field.name()).and_then(number));
+    // Records have them in the order of fields; those of pairs alternate.
+    let both = |field: Field| [Word::Field(field), Word::Second(field)];
+    let names = Field::ALL
+        .into_iter()
+        .flat_map(both)
+        .chain([Word::Distance]);
+    let words = names.filter_map(|word| line["words"].get(word.name()).and_then(number));
     let of = |name: &str| line[name].as_u64().ok_or(format!("{text}: no {name}"));
     let stands_for = of("stands_for")?;
     Ok((
@@ -187,7 +203,7 @@ fn compare(question: &Program, answers: &Answers, sent: &[Line]) -> Result<(), S
     let fields = |at: usize| {
         let queries = question.queries();
         let query = queries.into_iter().find(|query| query.code.contains(&at));
-        query.map_or(0, |query| query.fields.len())
+        query.map_or(0, |query| query.layout().len())
     };
     let effects = answers.log.0.iter().zip(&answers.rates);
     let expected = effects.filter_map(|(effect, rate)| match effect {
@@ -409,13 +425,15 @@ fn query(seed: u64) -> String {
             "every 100",
             "every auto",
             "every auto 20%",
-        ][below(7)];
+            "every 20 pair 9",
+        ][below(8)];
+        let most = if rate.contains("pair") { 3 } else { 7 };
         text.push_str(&format!(" {rate} collect"));
         let is_result = |f: &Field| matches!(f, Field::Res1 | Field::Res1Up);
         let mut fields: Vec<Field> = (Field::ALL.into_iter())
             .filter(|f| !(f.is_of_pipeline() || system && is_result(f)))
             .collect();
-        while fields.len() > 7 || fields.len() > 1 && below(4) > 0 {
+        while fields.len() > most || fields.len() > 1 && below(4) > 0 {
             fields.remove(below(fields.len()));
         }
         for field in &fields {

@@ -14,8 +14,11 @@
 //! * An instruction that causes an event is known late: its record takes a buffer at retirement and no network. If there
 //!   is no free one it is lost and counted; waiting could wait for ever, for buffers that younger instructions hold.
 //! * After `interrupt sync` retirement waits until the query has ended, from the retirement of the instruction on.
+//! * A pair ([`trommel_query::pair`]) is chosen as single executions are, each of both when it comes to dispatch. When the first has
+//!   retired, a latch beside the control table keeps its record, and its buffer is free. So the second can always have one.
 //! * What is free is free from the next cycle on.
 
+use trommel_query::pair::Member;
 use trommel_query::record::misc;
 use trommel_query::throttle::{Rehearsal, Throttle};
 use trommel_query::{
@@ -44,6 +47,8 @@ pub struct Selected {
     fields: FieldSet,
     cheap: bool,
     stands_for: u64,
+    /// Its part in a record.
+    member: Member,
 }
 
 /// Resources that dispatch waits for.
@@ -165,10 +170,11 @@ impl<'p> Unit<'p> {
     }
 
     /// An instruction comes to dispatch: whether it is profiled. To be asked once.
-    pub fn select(&mut self, instruction: &Instruction, facts: &Facts) -> Option<Selected> {
+    pub fn select(&mut self, instruction: &Instruction) -> Option<Selected> {
         let entry = class_of(instruction)?;
-        let fields = self.program.table().get(entry)?.fields;
-        let (start, _, stands_for) = self.sample(entry, facts)?;
+        let control = self.program.table().get(entry)?;
+        let (start, fields) = (control.start, control.fields);
+        let (member, stands_for) = self.sample(entry)?;
         let cheap = is_cheap(self.parameters.profiling.cheap, instruction, fields);
         Some(Selected {
             entry,
@@ -176,24 +182,25 @@ impl<'p> Unit<'p> {
             fields,
             cheap,
             stands_for,
+            member,
         })
     }
 
-    /// The record of an execution, if one is made; the next one may be at another rate.
-    fn sample(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record, u64)> {
+    /// The part that an execution has in a record, if one is made; the next one may be at another rate.
+    fn sample(&mut self, entry: Entry) -> Option<(Member, u64)> {
         let executed = self.engine.passed(entry) + 1;
-        self.offered[entry.number()][0] += 1;
+        let counted = self.program.leader(entry).number();
+        self.offered[counted][0] += 1;
         let stands_for = self.engine.rate(entry).one_in().into();
-        let (start, record) = self.engine.select(entry, facts)?;
-        self.profiled[entry.number()] += 1;
-        let [offered, up_to] = &mut self.offered[entry.number()];
+        let member = self.engine.draw(entry)?;
+        let [offered, up_to] = &mut self.offered[counted];
         *up_to = *offered;
         match &mut self.rates {
             Rates::Fixed => {}
             Rates::Throttled(throttle) => throttle.record(entry, executed),
             Rates::Rehearsed(rehearsal) => self.engine.pace(entry, rehearsal.next(entry)),
         }
-        Some((start, record, stands_for))
+        Some((member, stands_for))
     }
 
     /// Executions of what each entry of the program is about, those profiled, and the rate at the end.
@@ -236,30 +243,54 @@ impl<'p> Unit<'p> {
 
     /// Returns true if retirement waits for the end of its query.
     pub fn is_synchronous(&self, selected: &Selected) -> bool {
-        self.synchronous.get(selected.start.number()) == Some(&true)
+        // The first of a pair has no query.
+        !matches!(selected.member, Member::First(_))
+            && self.synchronous.get(selected.start.number()) == Some(&true)
     }
 
     /// A profiled instruction has retired.
     pub fn retire(&mut self, selected: &Selected, facts: &Facts) {
         self.networks -= usize::from(!selected.cheap);
+        let Selected { entry, start, .. } = *selected;
         let record = Record::pack(facts, selected.fields);
-        self.fill(selected.start, record, selected.stands_for);
+        self.complete(entry, selected.member, record, start, selected.stands_for);
+    }
+
+    /// The record of an execution is complete, in its buffer.
+    fn complete(
+        &mut self,
+        entry: Entry,
+        member: Member,
+        record: Record,
+        start: QueryPc,
+        stands_for: u64,
+    ) {
+        match self.engine.join(entry, member, &record) {
+            Some(record) => {
+                self.profiled[self.program.leader(entry).number()] += 1;
+                self.fill(start, record, stands_for);
+            }
+            None => self.buffers -= 1,
+        }
     }
 
     /// An instruction has retired that caused an event.
     pub fn event(&mut self, event: trommel_query::Event, facts: &Facts) {
         let entry = Entry::of(Subject::Event(event));
-        let Some((start, record, stands_for)) = self.sample(entry, facts) else {
+        let Some(control) = self.program.table().get(entry) else {
+            return;
+        };
+        let Some((member, stands_for)) = self.sample(entry) else {
             return;
         };
         if self.buffers == self.parameters.profiling.buffers {
             self.counts.lost += 1;
-            self.profiled[entry.number()] -= 1;
             return;
         }
         self.buffers += 1;
         self.counts.records += 1;
-        self.fill(start, record, stands_for);
+        let record = Record::pack(facts, control.fields);
+        self.complete(entry, member, record, control.start, stands_for);
     }
 
     fn fill(&mut self, start: QueryPc, record: Record, stands_for: u64) {

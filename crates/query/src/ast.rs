@@ -109,6 +109,8 @@ pub struct Query {
     pub selectors: Vec<Selector>,
     /// Rate at which they are profiled.
     pub every: Every,
+    /// Largest distance of pairs: `pair 16`.
+    pub pair: Option<Number>,
     /// Fields that are collected.
     pub fields: Vec<Name>,
     /// Clauses that are tried in turn.
@@ -258,7 +260,9 @@ pub enum Comparand {
 pub struct Operand {
     /// All of it.
     pub span: Span,
-    /// The field.
+    /// True if it is of the second of a pair: `second.op1`.
+    pub second: bool,
+    /// The field, or the distance.
     pub field: Name,
     /// Part of the word, and its sign; without one, the whole word, unsigned.
     pub part: Option<Part>,

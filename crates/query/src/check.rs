@@ -17,9 +17,9 @@ use crate::diagnostic::{Diagnostic, Position, Severity, Span, closest};
 use crate::field::{Field, FieldSet};
 use crate::image::{MAX_RULES, rule_bytes};
 use crate::instruction::{Action, Test};
+use crate::pair::{Layout, Within};
 use crate::pc::MAX_INSTRUCTIONS;
 use crate::rate::{Budget, Rate, Sampling};
-use crate::record::RECORD_WORDS;
 use crate::tag::{Rule, Where};
 
 /// A file whose names are resolved.
@@ -33,6 +33,7 @@ pub(crate) struct Query {
     pub(crate) span: Span,
     pub(crate) entries: EntrySet,
     pub(crate) sampling: Sampling,
+    pub(crate) pair: Option<Within>,
     pub(crate) fields: FieldSet,
     pub(crate) clauses: Vec<Clause>,
 }
@@ -270,19 +271,22 @@ impl Checker<'_> {
         let entries = self.selectors(&query.selectors);
         let errors = self.errors();
         let events: Vec<_> = entries.iter().filter_map(event).collect();
-        let fields = self.fields(&query.fields, events.first().copied());
+        let paired = query.pair.is_some();
+        let fields = self.fields(&query.fields, events.first().copied(), paired);
         let fields_are_known = self.errors() == errors;
+        let sampling = self.sampling(&query.every);
         let mut clauses = Clauses {
             query,
             others,
-            fields: fields_are_known.then_some(fields),
+            layout: fields_are_known.then_some(Layout { fields, paired }),
             used: Vec::new(),
         };
         self.labels(query);
         let checked = Query {
             span: query.span,
             entries,
-            sampling: self.sampling(&query.every),
+            sampling,
+            pair: self.pair(query, sampling, &entries),
             fields,
             clauses: (0..query.clauses.len())
                 .map(|at| self.clause(at, &mut clauses))
@@ -409,7 +413,48 @@ impl Checker<'_> {
         })
     }
 
-    fn fields(&mut self, names: &[Name], event: Option<Event>) -> FieldSet {
+    /// Returns the distance of pairs, if the header asks for pairs that can be had.
+    fn pair(
+        &mut self,
+        query: &ast::Query,
+        sampling: Sampling,
+        entries: &EntrySet,
+    ) -> Option<Within> {
+        let number = query.pair.as_ref()?;
+        let within = u64::try_from(number.value).ok().and_then(Within::new);
+        let Some(within) = within else {
+            let message = format!("{} is no distance of pairs", number.text());
+            let fix = format!("distances go from 1 to {}", Within::MOST.most());
+            self.error(number.span, message, fix);
+            return None;
+        };
+        let example = format!("write `every 10k {within}`, for one pair in 10k executions");
+        match sampling {
+            Sampling::Auto(_) => {
+                let message = "`every auto` has no pairs, as it begins with each execution";
+                self.error(number.span, message, example);
+            }
+            Sampling::Every(rate) if rate.one_in() <= within.most() => {
+                let message = format!(
+                    "`{rate}` leaves no room for the second of a pair, which is one of the next {}",
+                    within.most()
+                );
+                let fix = format!("take a rate above the distance: {example}");
+                self.error(number.span, message, fix);
+            }
+            Sampling::Every(_) => {}
+        }
+        let events = entries.iter().filter_map(event).count();
+        if events != 0 && events != entries.iter().count() {
+            let message = "a pair of an instruction and an event, which is noticed later";
+            let fix = "select instructions in one query and events in another one";
+            self.error(number.span, message, fix);
+        }
+        Some(within)
+    }
+
+    fn fields(&mut self, names: &[Name], event: Option<Event>, paired: bool) -> FieldSet {
+        let most = Layout::most_fields(paired);
         let mut set = FieldSet::NONE;
         for (n, name) in names.iter().enumerate() {
             let Some(field) = self.field(name) else {
@@ -418,8 +463,13 @@ impl Checker<'_> {
             if set.has(field) {
                 let message = format!("`{}` is collected twice", field.name());
                 self.error(name.span, message, "remove one of the two");
-            } else if n == RECORD_WORDS {
-                let message = format!("a record has {RECORD_WORDS} words, and this is one more");
+            } else if n == most {
+                let message = match paired {
+                    true => format!(
+                        "a record of a pair has {most} fields of each and the distance, and this is one more"
+                    ),
+                    false => format!("a record has {most} words, and this is one more"),
+                };
                 self.error(name.span, message, "collect fewer fields");
             }
             if let Some(event) = event
@@ -476,8 +526,8 @@ impl Checker<'_> {
 struct Clauses<'a> {
     query: &'a ast::Query,
     others: &'a [&'a ast::Query],
-    /// Collected fields, if they are known.
-    fields: Option<FieldSet>,
+    /// Meanings of the words of a record, if they are known.
+    layout: Option<Layout>,
     /// Labels that are branched to.
     used: Vec<String>,
 }

@@ -3,20 +3,21 @@
 //!
 //! ```text
 //! register 2e      bits 0–18 the fields of Table 2, in its order; 19–31 the rate or budget (see `rate`)
-//! register 2e + 1  bits 0–6 the query PC; 7–31 zero
+//! register 2e + 1  bits 0–6 the query PC; 7–22 the distance of pairs (see `pair`), 0 without; 23–31 zero
 //! ```
 //! Both are 0 where nothing is profiled.
 
 use crate::class::{ENTRIES, Entry};
 use crate::field::{Field, FieldSet};
+use crate::pair::{Layout, Within};
 use crate::pc::QueryPc;
 use crate::rate::{Rate, Sampling};
-use crate::record::RECORD_WORDS;
 
 /// Registers of the table.
 pub const REGISTERS: usize = 2 * ENTRIES;
 
 const FIELD_BITS: u32 = Field::ALL.len() as u32;
+const PC_BITS: u32 = 7;
 const _: () = assert!(FIELD_BITS + Rate::BITS == 32 && REGISTERS * 4 == 280);
 
 /// An entry of the table.
@@ -24,18 +25,32 @@ const _: () = assert!(FIELD_BITS + Rate::BITS == 32 && REGISTERS * 4 == 280);
 pub struct Control {
     /// Rate at which executions are profiled.
     pub sampling: Sampling,
-    /// Collected fields: one to seven.
+    /// Largest distance of pairs, if records are of pairs.
+    pub pair: Option<Within>,
+    /// Collected fields: one to seven, of pairs one to three.
     pub fields: FieldSet,
     /// First instruction of the query.
     pub start: QueryPc,
 }
 
 impl Control {
+    /// Meanings of the words of its records.
+    pub const fn layout(self) -> Layout {
+        Layout {
+            fields: self.fields,
+            paired: self.pair.is_some(),
+        }
+    }
+
     /// The two registers.
     pub const fn registers(self) -> [u32; 2] {
+        let pair = match self.pair {
+            Some(within) => within.most(),
+            None => 0,
+        };
         [
             self.fields.bits() | self.sampling.encode() << FIELD_BITS,
-            self.start.number() as u32,
+            self.start.number() as u32 | pair << PC_BITS,
         ]
     }
 
@@ -45,14 +60,20 @@ impl Control {
     /// When they are not what [`Control::registers`] makes.
     pub fn from_registers([first, second]: [u32; 2]) -> Result<Self, &'static str> {
         let fields = FieldSet::from_bits(first & ((1 << FIELD_BITS) - 1)).unwrap_or_default();
-        if fields.is_empty() || fields.len() > RECORD_WORDS {
-            return Err("a record has one to seven fields");
+        let (start, within) = (second & ((1 << PC_BITS) - 1), second >> PC_BITS);
+        let pair = match within {
+            0 => None,
+            n => Some(Within::new(n.into()).ok_or("its bits 23 to 31 are not 0")?),
+        };
+        if fields.is_empty() || fields.len() > Layout::most_fields(pair.is_some()) {
+            return Err("a record has one to seven fields, that of a pair one to three");
         }
         Ok(Self {
             sampling: Sampling::decode(first >> FIELD_BITS)
                 .ok_or("its rate is not in the normal form")?,
             fields,
-            start: QueryPc::new(second as usize).ok_or("its query PC is out of range")?,
+            pair,
+            start: QueryPc::new(start as usize).ok_or("its query PC is out of range")?,
         })
     }
 }

@@ -7,11 +7,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::ast::Comments;
-use crate::field::{Field, FieldSet};
 use crate::format::{quoted, statement};
 use crate::instruction::{
     Action, Against, Chance, Comparison, Instruction, Lane, Next, Queues, Test,
 };
+use crate::pair::{Layout, Word};
 use crate::program::{Program, Query};
 use crate::tag::{Rule, Where};
 
@@ -34,16 +34,16 @@ pub fn disassemble(program: &Program) -> String {
             if targets.contains(&at) {
                 words.push(format!("L{at}:"));
             }
-            words.extend(clause_words(instruction, query.fields));
+            words.extend(clause_words(instruction, query.layout()));
             statement(&mut out, 4, &plain, &words);
         }
     }
     out
 }
 
-/// The text of one instruction of a query that collects `fields`.
-pub fn clause(instruction: &Instruction, fields: FieldSet) -> String {
-    clause_words(instruction, fields).join(" ")
+/// The text of one instruction of a query with records of a `layout`.
+pub fn clause(instruction: &Instruction, layout: Layout) -> String {
+    clause_words(instruction, layout).join(" ")
 }
 
 /// The text of a rule for tags.
@@ -73,16 +73,16 @@ fn tag_words(rule: &Rule) -> Vec<String> {
 fn header_words(query: &Query) -> Vec<String> {
     let mut words = alloc::vec!["for".to_string()];
     words.extend(query.entries.selectors());
-    words.push(query.sampling.to_string());
+    words.push(query.rate());
     words.push("collect".to_string());
     words.extend(query.fields.iter().map(|f| f.name().to_string()));
     words
 }
 
-fn clause_words(instruction: &Instruction, fields: FieldSet) -> Vec<String> {
+fn clause_words(instruction: &Instruction, layout: Layout) -> Vec<String> {
     let label = || format!("L{}", instruction.target.number());
     let mut words = Vec::new();
-    let conditions = conditions(instruction, fields);
+    let conditions = conditions(instruction, layout);
     for (n, condition) in conditions.iter().enumerate() {
         words.push(if n == 0 { "if" } else { "and" }.to_string());
         words.push(condition.clone());
@@ -119,11 +119,11 @@ fn clause_words(instruction: &Instruction, fields: FieldSet) -> Vec<String> {
 }
 
 /// The comparisons of an instruction; none of one that always matches.
-fn conditions(instruction: &Instruction, fields: FieldSet) -> Vec<String> {
+fn conditions(instruction: &Instruction, layout: Layout) -> Vec<String> {
     let Instruction { even, odd, .. } = instruction;
     let words = [2 * even.word, 2 * odd.word + 1];
     let text = |bank: usize, comparison: &Comparison| {
-        let names = [words[bank], words[1 - bank]].map(|word| fields.field_at(word));
+        let names = [words[bank], words[1 - bank]].map(|word| layout.word_at(word));
         condition(comparison.test, instruction.immediate, names)
     };
     let reads = |c: &Comparison| c.test.against().is_some();
@@ -138,8 +138,8 @@ fn conditions(instruction: &Instruction, fields: FieldSet) -> Vec<String> {
     all
 }
 
-fn condition(test: Test, immediate: u16, [own, other]: [Option<Field>; 2]) -> String {
-    let name = |field: Option<Field>| field.map_or("?", Field::name);
+fn condition(test: Test, immediate: u16, [own, other]: [Option<Word>; 2]) -> String {
+    let name = |word: Option<Word>| word.map_or("?", Word::name);
     let part = |signed: bool, lane: Lane| {
         let at = match lane.byte() {
             0 => String::new(),

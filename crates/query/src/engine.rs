@@ -14,7 +14,9 @@
 //!    cost of an execution that is not profiled is a decrement.) Of `always` every execution is profiled.
 //!    Of `every auto` N is 1 until another one is put in force ([`Engine::pace`]), and the countdown is drawn from a geometric
 //!    distribution of mean N: each execution is profiled with probability 1/N ([`crate::throttle`] says why).
-//! 2. *Record.* The fields of the entry are packed ([`Record::pack`]).
+//!    In a query on pairs all entries share the countdown and the generator of the first of them. At 0 the execution is the first of a
+//!    pair, or the second, by turns ([`crate::pair`]). For a first its distance is drawn, for a second what is left to the next first.
+//! 2. *Record.* The fields of the entry are packed ([`Record::pack`]). That of a first waits for the second; both make one record.
 //! 3. *Query.* Instructions are executed from the entry's query PC on ([`Engine::step`]) until one stops.
 //!
 //! # One instruction
@@ -38,6 +40,7 @@
 //! An engine is the state of one thread: countdowns, generators, counters and the n of `send` are its own.
 //! Threads have different seeds ([`thread_seed`]).
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -45,6 +48,7 @@ use trommel_compress::random::SplitMix64;
 
 use crate::class::{ENTRIES, Entry};
 use crate::instruction::{Action, COUNTER_BITS, Comparison, Next, Queues};
+use crate::pair::{Member, Pairs};
 use crate::pc::QueryPc;
 use crate::program::Program;
 use crate::rate::{Rate, Sampling};
@@ -74,6 +78,8 @@ pub trait Sink {
 pub struct Engine<'p> {
     program: &'p Program,
     sampling: [Sampler; ENTRIES],
+    /// By entry, the number of the one whose countdown counts its executions.
+    leaders: [u8; ENTRIES],
     state: Vec<State>,
 }
 
@@ -85,6 +91,8 @@ struct Sampler {
     rate: Rate,
     drawn: u64,
     left: u64,
+    /// Pairs, if profiled executions are of pairs.
+    pairs: Option<Box<Pairs>>,
 }
 
 /// State of an instruction.
@@ -108,13 +116,17 @@ impl<'p> Engine<'p> {
             rate: Rate::ALWAYS,
             drawn: 0,
             left: 0,
+            pairs: None,
         });
+        let mut leaders: [u8; ENTRIES] = core::array::from_fn(|number| number as u8);
         for (entry, control) in program.table().entries() {
             let sampler = &mut sampling[entry.number()];
             sampler.random = stream(b'e', entry.number(), 0);
             sampler.sampling = control.sampling;
             sampler.rate = control.sampling.rate().unwrap_or(Rate::ALWAYS);
             sampler.reset();
+            sampler.pairs = control.pair.map(|within| Box::new(Pairs::new(within)));
+            leaders[entry.number()] = program.leader(entry).number() as u8;
         }
         let state = |at| State {
             filters: [stream(b'f', at, 0), stream(b'f', at, 1)],
@@ -124,6 +136,7 @@ impl<'p> Engine<'p> {
         Self {
             program,
             sampling,
+            leaders,
             state: (0..program.code().len()).map(state).collect(),
         }
     }
@@ -138,39 +151,62 @@ impl<'p> Engine<'p> {
     /// Sampling and the record: steps 1 and 2. Returns where the query starts.
     pub fn select(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record)> {
         let control = self.program.table().get(entry)?;
-        self.sampling[entry.number()]
-            .draw()
-            .then(|| (control.start, Record::pack(facts, control.fields)))
+        let member = self.draw(entry)?;
+        let record = self.join(entry, member, &Record::pack(facts, control.fields))?;
+        Some((control.start, record))
     }
 
-    /// Executions up to the next that is profiled, that one included, of an entry that is sampled. Who counts
-    /// them down by itself, in place of [`Self::offer`], calls [`Self::profiled`] when they come to 0.
+    /// Sampling alone: the part that the execution has in a record, if it is profiled.
+    pub fn draw(&mut self, entry: Entry) -> Option<Member> {
+        self.program.table().get(entry)?;
+        self.sampler_mut(entry).draw()
+    }
+
+    /// The record that a query is about, when the last of its executions is there. Records of an entry come in the order of their
+    /// executions; that of an execution which made none is left out.
+    pub fn join(&mut self, entry: Entry, member: Member, record: &Record) -> Option<Record> {
+        let fields = self.program.table().get(entry)?.fields.len();
+        match &mut self.sampler_mut(entry).pairs {
+            None => Some(*record),
+            Some(pairs) => pairs.join(member, record, fields),
+        }
+    }
+
+    fn sampler(&self, entry: Entry) -> &Sampler {
+        &self.sampling[usize::from(self.leaders[entry.number()])]
+    }
+
+    fn sampler_mut(&mut self, entry: Entry) -> &mut Sampler {
+        &mut self.sampling[usize::from(self.leaders[entry.number()])]
+    }
+
+    /// Executions up to the next that is profiled, that one included, of an entry that is sampled (of pairs, of all entries of the
+    /// query). Who counts them down by itself, in place of [`Self::offer`], calls [`Self::profiled`] when they come to 0.
     pub fn countdown(&self, entry: Entry) -> Option<u64> {
         let control = self.program.table().get(entry)?;
-        (control.sampling != Sampling::ALWAYS).then(|| self.sampling[entry.number()].left)
+        (control.sampling != Sampling::ALWAYS).then(|| self.sampler(entry).left)
     }
 
-    /// The execution that a countdown led to: draws the next countdown.
-    pub fn profiled(&mut self, entry: Entry) -> Option<u64> {
+    /// The execution that a countdown led to: draws the next countdown. Returns the part that it has in a record.
+    pub fn profiled(&mut self, entry: Entry) -> Option<Member> {
         self.program.table().get(entry)?;
-        self.sampling[entry.number()].reset();
-        self.countdown(entry)
+        Some(self.sampler_mut(entry).profile())
     }
 
     /// Executions of an entry since its countdown was drawn.
     pub fn passed(&self, entry: Entry) -> u64 {
-        let sampler = &self.sampling[entry.number()];
+        let sampler = self.sampler(entry);
         sampler.drawn - sampler.left
     }
 
     /// The rate in force: a record that is made at it stands for N executions.
     pub fn rate(&self, entry: Entry) -> Rate {
-        self.sampling[entry.number()].rate
+        self.sampler(entry).rate
     }
 
     /// Puts a rate in force for an entry of `every auto`, by another countdown.
     pub fn pace(&mut self, entry: Entry, rate: Rate) {
-        let sampler = &mut self.sampling[entry.number()];
+        let sampler = self.sampler_mut(entry);
         if sampler.sampling.rate().is_none() && sampler.rate != rate {
             sampler.rate = rate;
             sampler.reset();
@@ -242,14 +278,22 @@ impl<'p> Engine<'p> {
 }
 
 impl Sampler {
-    /// Returns true if the next execution is profiled.
-    fn draw(&mut self) -> bool {
+    /// One execution. Returns its part in a record, if it is profiled.
+    fn draw(&mut self) -> Option<Member> {
         self.left -= 1;
-        if self.left > 0 {
-            return false;
-        }
-        self.reset();
-        true
+        (self.left == 0).then(|| self.profile())
+    }
+
+    /// A profiled execution: draws the next countdown.
+    fn profile(&mut self) -> Member {
+        let Some(pairs) = &mut self.pairs else {
+            self.reset();
+            return Member::Alone;
+        };
+        let (random, n) = (&mut self.random, u64::from(self.rate.one_in()));
+        let (member, left) = pairs.profile(n, |bound| random.below(bound));
+        (self.drawn, self.left) = (left, left);
+        member
     }
 
     /// Draws a countdown: for N = 1 that is 1, and nothing need be drawn.

@@ -14,6 +14,7 @@ use crate::ast::{
 };
 use crate::class::{Event, Operation};
 use crate::field::Field;
+use crate::pair::Word;
 
 const WIDTH: usize = 80;
 
@@ -125,7 +126,8 @@ pub(crate) fn quoted(name: &str) -> String {
 fn mnemonic(name: &Name) -> String {
     let all = (Operation::ALL.iter().map(|o| o.name()))
         .chain(Event::ALL.iter().map(|e| e.name()))
-        .chain(Field::ALL.iter().map(|f| f.name()));
+        .chain(Field::ALL.iter().map(|f| f.name()))
+        .chain([Word::DISTANCE]);
     let known = all.into_iter().find(|n| n.eq_ignore_ascii_case(&name.text));
     known.unwrap_or(&name.text).to_string()
 }
@@ -142,6 +144,7 @@ fn header_words(query: &Query) -> Vec<String> {
         Every::Auto(None) => "every auto".to_string(),
         Every::Auto(Some(budget)) => format!("every auto {}%", budget.text()),
     });
+    words.extend((query.pair).map(|n| format!("pair {}", n.text())));
     words.push("collect".to_string());
     words.extend(query.fields.iter().map(mnemonic));
     words
@@ -220,6 +223,9 @@ fn comparand_text(comparand: &Comparand) -> String {
 
 fn operand_text(operand: &Operand) -> String {
     let mut out = mnemonic(&operand.field);
+    if operand.second {
+        out = format!("{}.{out}", Word::SECOND);
+    }
     if let Some(part) = &operand.part {
         out.push('.');
         out.push_str(&part.kind.text.to_ascii_lowercase());

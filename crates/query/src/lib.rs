@@ -24,6 +24,7 @@
 //! | [`instruction`], [`control`], [`program`], [`image`] | the assembled form, bit by bit, and its file |
 //! | [`assemble`](fn@assemble), [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
+//! | [`pair`] | pairs of executions, and the words of their records |
 //! | [`throttle`] | rates for `every auto` |
 //! | [`quick`] | queries that only compare and count, as trees that generated code can follow |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
@@ -91,6 +92,7 @@ pub mod instruction;
 mod lex;
 mod lower;
 pub mod observe;
+pub mod pair;
 mod parse;
 mod pc;
 pub mod program;

@@ -53,6 +53,7 @@ pub(crate) fn lower(
             query.entries,
             |start| Control {
                 sampling: query.sampling,
+                pair: query.pair,
                 fields: query.fields,
                 start,
             },

@@ -5,7 +5,7 @@
 //! file      = { tag | query } .
 //! tag       = "tag" number place { "," place } ";" .
 //! place     = "module" name | "symbol" name | "pc" number ".." number [ "in" name ] .
-//! query     = "for" selector { selector } rate "collect" field { field } ";" clause { clause } .
+//! query     = "for" selector { selector } rate [ "pair" number ] "collect" field { field } ";" clause { clause } .
 //! selector  = class ( "*" | number ) .
 //! rate      = "every" ( number | "auto" [ number "%" ] ) | "always" .
 //! clause    = [ label ":" ] ( { "if" condition [ "and" condition ] "then" body "else" } body
@@ -16,7 +16,7 @@
 //! condition = "true" | "false" | "filter" number
 //!           | operand ( "=" | "<>" | "<" | "<=" | ">" | ">=" ) ( [ "-" ] number | operand )
 //!           | operand ( "bset" | "bclr" ) ( number | operand ) .
-//! operand   = field [ "." type [ "@" number ] ] .
+//! operand   = ( [ "second" "." ] field | "distance" ) [ "." type [ "@" number ] ] .
 //! type      = "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" .
 //! name      = word | '"' characters '"' .
 //! number    = digits [ "k" | "M" ] | "0x" hexadecimal digits .
@@ -37,6 +37,7 @@ use crate::diagnostic::{Diagnostic, Span, closest};
 use crate::field::Field;
 use crate::instruction::Relation;
 use crate::lex::{Comment, Kind, Token, lex};
+use crate::pair::Word;
 
 /// Bytes of a text at most: queries are small, and positions and diagnostics stay cheap.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -333,6 +334,13 @@ impl Parser<'_> {
                 Every::Always
             }
         };
+        let pair = match self.take_word("pair") {
+            true => {
+                let fix = "write `every 1k pair 16`: the second of a pair is one of the next 16";
+                Some(self.number("the largest distance of pairs", fix)?)
+            }
+            false => None,
+        };
         if !self.take_word("collect") {
             return self.expected("`collect`", HEADER);
         }
@@ -358,6 +366,7 @@ impl Parser<'_> {
             comments,
             selectors,
             every,
+            pair,
             fields,
             clauses,
         })
@@ -532,6 +541,14 @@ impl Parser<'_> {
     }
 
     fn operand(&mut self, fix: &str) -> Result<Operand> {
+        let start = self.span();
+        let second = self.is_word(Word::SECOND);
+        if second {
+            self.at += 1;
+            if !self.take_sign(".") {
+                return self.expected("`.`", "a field of the second is written `second.pc`");
+            }
+        }
         let field = self.word("a comparison", fix)?;
         let mut part = None;
         if self.take_sign(".") {
@@ -549,7 +566,8 @@ impl Parser<'_> {
             });
         }
         Ok(Operand {
-            span: field.span.to(self.before()),
+            span: start.to(self.before()),
+            second,
             field,
             part,
         })

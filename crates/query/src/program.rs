@@ -1,8 +1,8 @@
 //! Programs: a profile control table, query instructions and the rules that give tags.
 //!
 //! Invariants, which [`Program::new`] checks: the code is divided into queries, each from the query PC of
-//! some table entries to that of the next; entries of one query have the same rate and fields, and those
-//! of events collect only what is known of events; within a query branches go forward, words that are
+//! some table entries to that of the next; entries of one query have the same rate, pairs and fields, and those
+//! of events collect only what is known of events; pairs are of instructions or of events, at a rate that leaves room for them; within a query branches go forward, words that are
 //! compared are collected, and no way leads over the end.
 
 use alloc::format;
@@ -14,6 +14,7 @@ use crate::class::{Entry, EntrySet, Subject};
 use crate::control::{Control, Table};
 use crate::field::{Field, FieldSet};
 use crate::instruction::{Instruction, Next};
+use crate::pair::{Layout, Within, Word};
 use crate::pc::MAX_INSTRUCTIONS;
 use crate::rate::Sampling;
 use crate::tag::Rule;
@@ -25,6 +26,8 @@ pub struct Query {
     pub entries: EntrySet,
     /// Rate at which they are profiled.
     pub sampling: Sampling,
+    /// Largest distance of pairs, if its records are of pairs.
+    pub pair: Option<Within>,
     /// Collected fields.
     pub fields: FieldSet,
     /// Its instructions.
@@ -39,10 +42,64 @@ impl Query {
             Subject::Class(class) => class.operation.is_transfer(),
             Subject::Event(_) => false,
         });
-        let next = Some(Field::Res1).filter(|_| transfers);
-        let words = [Some(Field::Pc), next].into_iter().flatten();
-        let words = words.filter_map(|field| self.fields.word_of(field));
-        words.fold(0, |bits, word| bits | 1 << word)
+        let is_code = |field| field == Field::Pc || transfers && field == Field::Res1;
+        let words = (0..).zip(self.layout().words());
+        let words = words.filter(|(_, word)| match *word {
+            Word::Field(field) | Word::Second(field) => is_code(field),
+            Word::Distance => false,
+        });
+        words.fold(0, |bits, (n, _): (u8, Word)| bits | 1 << n)
+    }
+
+    /// Meanings of the words of its records.
+    pub const fn layout(&self) -> Layout {
+        Layout {
+            fields: self.fields,
+            paired: self.pair.is_some(),
+        }
+    }
+
+    /// The rate, and pairs if there are any, as its header has them.
+    pub fn rate(&self) -> String {
+        match self.pair {
+            None => format!("{}", self.sampling),
+            Some(within) => format!("{} {within}", self.sampling),
+        }
+    }
+
+    /// Names of the words of its records.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.layout().words().map(Word::name)
+    }
+
+    /// Its header, without the `;`.
+    pub fn header(&self) -> String {
+        let fields: Vec<&str> = self.fields.iter().map(Field::name).collect();
+        let selectors = self.entries.selectors().join(" ");
+        format!(
+            "for {selectors} {} collect {}",
+            self.rate(),
+            fields.join(" ")
+        )
+    }
+
+    /// Returns the error in its pairs, if there is one.
+    fn check_pairs(&self) -> Result<(), &'static str> {
+        let Some(within) = self.pair else {
+            return Ok(());
+        };
+        let is_event = |entry: Entry| matches!(entry.subject(), Subject::Event(_));
+        let events = self.entries.iter().filter(|entry| is_event(*entry)).count();
+        match self.sampling {
+            Sampling::Auto(_) => Err("pairs have a rate that does not change"),
+            Sampling::Every(rate) if rate.one_in() <= within.most() => {
+                Err("the rate of pairs is above their distance")
+            }
+            Sampling::Every(_) if events != 0 && events != self.entries.iter().count() => {
+                Err("pairs are of instructions or of events, not of both")
+            }
+            Sampling::Every(_) => Ok(()),
+        }
     }
 }
 
@@ -103,9 +160,10 @@ impl Program {
             let Some(query) = queries.iter().find(same) else {
                 continue;
             };
-            if (query.sampling, query.fields) != (control.sampling, control.fields) {
+            let own = (control.sampling, control.pair, control.fields);
+            if (query.sampling, query.pair, query.fields) != own {
                 return overall(format!(
-                    "{entry} shares its query with {}, and collects at another rate or other fields",
+                    "{entry} shares its query with {}, and collects at another rate, other pairs or other fields",
                     query
                         .entries
                         .iter()
@@ -115,13 +173,16 @@ impl Program {
             }
         }
         for query in &queries {
+            if let Err(what) = query.check_pairs() {
+                return overall(what.into());
+            }
             program.check(query)?;
         }
         Ok(program)
     }
 
     fn check(&self, query: &Query) -> Result<(), Invalid> {
-        let words = query.fields.len();
+        let words = query.layout().len();
         for at in query.code.clone() {
             let invalid = |what: String| Err(Invalid { at: Some(at), what });
             let i = &self.code[at];
@@ -162,6 +223,20 @@ impl Program {
         &self.table
     }
 
+    /// The entry whose countdown counts the executions of `entry`: of pairs the first one of the query, else its own.
+    pub fn leader(&self, entry: Entry) -> Entry {
+        let control = self
+            .table
+            .get(entry)
+            .filter(|control| control.pair.is_some());
+        let Some(control) = control else {
+            return entry;
+        };
+        let mut entries = self.table.entries();
+        let first = entries.find(|(_, other)| other.start == control.start);
+        first.map_or(entry, |(first, _)| first)
+    }
+
     /// The query instructions.
     pub fn code(&self) -> &[Instruction] {
         &self.code
@@ -185,6 +260,7 @@ impl Program {
                 .map(|(entry, _)| entry)
                 .collect(),
             sampling: first.sampling,
+            pair: first.pair,
             fields: first.fields,
             code: first.start.number()..end,
         };

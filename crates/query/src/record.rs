@@ -44,6 +44,17 @@ impl Record {
         Self(words)
     }
 
+    /// The record of a pair, of records of `fields` fields: the words of both in turn, then the distance.
+    pub(crate) fn of_pair(first: &Self, second: &Self, fields: usize, distance: u64) -> Self {
+        let both = first.0.iter().zip(&second.0).take(fields);
+        let both = both.flat_map(|(first, second)| [*first, *second]);
+        let mut words = [0; RECORD_WORDS];
+        for (word, value) in words.iter_mut().zip(both.chain([distance])) {
+            *word = value;
+        }
+        Self(words)
+    }
+
     /// Returns what the record says of `field`, if `fields` are what it holds.
     pub fn get(&self, field: Field, fields: FieldSet) -> Option<u64> {
         let word = fields.word_of(field)?;

@@ -23,6 +23,13 @@ enum Done {
     Interrupted(Record, bool),
 }
 
+/// Facts that clauses ask for.
+struct Known {
+    first: Facts,
+    /// Facts of the second of a pair, and its distance.
+    second: Option<(Facts, u64)>,
+}
+
 /// Sampler of an entry.
 struct Sampler {
     random: SplitMix64,
@@ -30,6 +37,8 @@ struct Sampler {
     left: u64,
     /// One in so many.
     n: u64,
+    /// Facts of the first of a pair, and the distance of the second.
+    first: Option<(Facts, u64)>,
 }
 
 impl Sampler {
@@ -102,6 +111,7 @@ impl<'a> Reader<'a> {
                 random: generator(seed, b'e', entry.number(), 0),
                 left: 0,
                 n: reader.query(entry).map_or(1, |(query, ..)| rate(query)),
+                first: None,
             };
             sampler.draw(false);
             reader.sampling.push(sampler);
@@ -132,12 +142,36 @@ impl<'a> Reader<'a> {
             return;
         };
         let adapts = matches!(query.every, Every::Auto(_));
-        let sampler = &mut self.sampling[entry.number()];
+        // One countdown for all that a query on pairs selects.
+        let mut counted = entry;
+        if query.pair.is_some() {
+            let selected = |entry: &Entry| query.selectors.iter().any(|s| selects(s, *entry));
+            counted = Entry::all().find(selected).expect("this one");
+        }
+        let sampler = &mut self.sampling[counted.number()];
         sampler.left -= 1;
         if sampler.left > 0 {
             return;
         }
-        sampler.draw(adapts);
+        let mut known = Known {
+            first: *facts,
+            second: None,
+        };
+        match (&query.pair, sampler.first.take()) {
+            (None, _) => sampler.draw(adapts),
+            (Some(most), None) => {
+                sampler.left = 1 + sampler.random.below(most.value as u64);
+                sampler.first = Some((*facts, sampler.left));
+                return;
+            }
+            (Some(_), Some((first, distance))) => {
+                sampler.left = 1 + sampler.random.below(2 * (sampler.n - distance) - 1);
+                known = Known {
+                    first,
+                    second: Some((*facts, distance)),
+                };
+            }
+        }
         if adapts {
             let n = self.rehearsal.next(entry).one_in().into();
             if n != sampler.n {
@@ -148,9 +182,13 @@ impl<'a> Reader<'a> {
         // The record: what is collected, in the order of Table 2.
         let mut words = [0; 7];
         let names = |f: &Field| query.fields.iter().any(|n| n.text == f.name());
-        for (word, field) in words.iter_mut().zip(Field::ALL.into_iter().filter(names)) {
-            *word = facts.get(field);
+        let mut values = Vec::new();
+        for field in Field::ALL.into_iter().filter(names) {
+            values.push(known.first.get(field));
+            values.extend(known.second.map(|(facts, _)| facts.get(field)));
         }
+        values.extend(known.second.map(|(_, distance)| distance));
+        words[..values.len()].copy_from_slice(&values);
         let record = Record(words);
         let mut label: Option<&str> = None;
         for clause in &query.clauses {
@@ -163,7 +201,7 @@ impl<'a> Reader<'a> {
                 (Some(_), _) => continue,
                 _ => {}
             }
-            match self.clause(clause, of_clause, facts, record) {
+            match self.clause(clause, of_clause, &known, record) {
                 None | Some(Next::Next(_)) => {}
                 Some(Next::Stop(_)) => return,
                 Some(Next::Goto(_, name)) => label = Some(&name.text),
@@ -176,7 +214,7 @@ impl<'a> Reader<'a> {
         &mut self,
         clause: &'a ast::Clause,
         mut first: [usize; 3],
-        facts: &Facts,
+        facts: &Known,
         record: Record,
     ) -> Option<&'a Next> {
         for arm in &clause.arms {
@@ -288,8 +326,17 @@ fn numbers(clause: &ast::Clause) -> [usize; 3] {
 }
 
 /// The bits of an operand, and their number.
-fn bits(operand: &Operand, of: &Operand, facts: &Facts) -> (u64, u32, bool) {
-    let word = facts.get(Field::from_name(&operand.field.text).expect("a field"));
+fn bits(operand: &Operand, of: &Operand, known: &Known) -> (u64, u32, bool) {
+    let word = match (operand.field.text.as_str(), known.second) {
+        ("distance", second) => second.expect("a pair").1,
+        (name, second) => {
+            let field = Field::from_name(name).expect("a field");
+            match operand.second {
+                true => second.expect("a pair").0.get(field),
+                false => known.first.get(field),
+            }
+        }
+    };
     let Some(part) = &of.part else {
         return (word, 64, false);
     };
@@ -314,7 +361,7 @@ fn number((bits, width, signed): (u64, u32, bool)) -> i128 {
     value
 }
 
-fn holds_in(condition: &ConditionKind, facts: &Facts) -> bool {
+fn holds_in(condition: &ConditionKind, facts: &Known) -> bool {
     match condition {
         ConditionKind::Constant(value) => *value,
         ConditionKind::Filter(_) => unreachable!("drawn by the caller"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use trommel_profile::simulated::Caches;
 use trommel_query::Field;
+use trommel_query::pair::Word;
 use trommel_tuple::{Kind, KindSet};
 
 /// Part of a program to observe.
@@ -157,11 +158,14 @@ pub(super) fn service(text: &str) -> Result<ServiceSpec, String> {
     }
 }
 
-/// A field that queries collect.
-pub(super) fn field(text: &str) -> Result<Field, String> {
-    Field::from_name(text).ok_or_else(|| {
+/// A word of the messages of queries.
+pub(super) fn word(text: &str) -> Result<Word, String> {
+    Word::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Field::ALL.iter().map(|field| field.name()).collect();
-        format!("fields are {}", names.join(", "))
+        format!(
+            "fields are {}; of pairs also second.FIELD and distance",
+            names.join(", ")
+        )
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trommel_profile::simulated::Caches;
-use trommel_query::Field;
+use trommel_query::pair::Word;
 use trommel_tuple::KindSet;
 
 use super::parse::{self, Events, ModuleSpec, Only, ServiceSpec};
@@ -72,8 +72,8 @@ pub(crate) struct RecordArgs {
     /// Words of messages that -c compresses: one or two fields
     ///
     /// The compressor of each queue gets them as a tuple. The default are the first two words. See `trommel help query`.
-    #[arg(long, value_name = "FIELD[,FIELD]", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::field, help_heading = "Queries")]
-    pub(crate) tuple: Vec<Field>,
+    #[arg(long, value_name = "FIELD[,FIELD]", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
+    pub(crate) tuple: Vec<Word>,
 
     /// Write messages of the queries to FILE, one line of JSON each
     ///

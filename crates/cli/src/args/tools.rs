@@ -141,6 +141,10 @@ A query that sends every store of a value other than 0, of instructions with pro
   for opSTORE 1 always collect op1 op2 op3;
       if op1 <> 0 then send 3 stop else stop;
 
+A query on pairs of accesses at most 16 apart, which sends those to one address:
+  for opLOAD * opSTORE * every 1k pair 16 collect pc res2;
+      if res2 = second.res2 then send 1 stop else stop;
+
 FILE may be `-`, standard input. See `trommel help query`.")]
 pub(crate) struct QueryArgs {
     #[command(subcommand)]
@@ -154,6 +158,7 @@ pub(crate) enum QueryCommand {
 Examples:
   trommel query check stores.rpa             one file
   trommel query check stores.rpa edges.rpa   several
+  trommel query check near.rpa               a query on pairs: `every 1k pair 16`
   trommel query check --json *.rpa           for scripts (`trommel help json`)
 
 The exit status is 1 when a file has an error.")]

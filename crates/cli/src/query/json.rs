@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Value, json};
 use trommel_query::disassemble::clause;
+use trommel_query::pair::Within;
 use trommel_query::tag::Where;
 use trommel_query::{Assembly, Diagnostic, Field, Position, Rate, Sampling};
 
@@ -48,7 +49,7 @@ pub(super) fn program(source: &Source, assembly: &Assembly) -> Value {
             code.push(json!({
                 "number": at,
                 "word": format!("{:016x}", instruction.encode()),
-                "text": clause(instruction, query.fields),
+                "text": clause(instruction, query.layout()),
                 "line": listing::line(&source.text, assembly.spans.get(at)),
             }));
         }
@@ -85,7 +86,9 @@ fn queries(text: &str, assembly: &Assembly) -> Vec<Value> {
                     Sampling::Every(_) => None,
                     Sampling::Auto(budget) => Some(budget.percent()),
                 },
+                "pair": query.pair.map(Within::most),
                 "fields": query.fields.iter().map(Field::name).collect::<Vec<_>>(),
+                "words": query.names().collect::<Vec<_>>(),
                 "start": query.code.start,
                 "instructions": query.code.len(),
                 "only_in_model": listing::only_modelled(query),

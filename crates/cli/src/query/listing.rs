@@ -35,7 +35,7 @@ pub(crate) fn summary(
             out,
             "  line {line}: {}, {}, collects {}",
             query.entries.selectors().join(", "),
-            query.sampling,
+            query.rate(),
             fields(query)
         )?;
         let only = only_modelled(query);
@@ -64,7 +64,11 @@ pub(crate) fn program(out: &mut impl Write, text: &str, assembly: &Assembly) -> 
             names.join(" ")
         )?;
         let start = control.start.number();
-        writeln!(out, "pcr {:>2}  {second:08x}  query at {start}", number + 1)?;
+        let pair = control
+            .pair
+            .map_or_else(String::new, |within| format!(", {within}"));
+        let number = number + 1;
+        writeln!(out, "pcr {number:>2}  {second:08x}  query at {start}{pair}")?;
     }
     writeln!(out, "# query instructions")?;
     for query in program.queries() {
@@ -74,7 +78,7 @@ pub(crate) fn program(out: &mut impl Write, text: &str, assembly: &Assembly) -> 
                 out,
                 "{at:>3}  {:016x}  {}  # line {}",
                 instruction.encode(),
-                clause(instruction, query.fields),
+                clause(instruction, query.layout()),
                 line(text, assembly.spans.get(at))
             )?;
         }

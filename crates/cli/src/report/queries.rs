@@ -7,8 +7,9 @@ use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served};
 use trommel_query::disassemble::{clause, rule};
+use trommel_query::pair::Word;
 use trommel_query::program::Query;
-use trommel_query::{Field, Program, Rate, Sampling, image};
+use trommel_query::{Program, Rate, Sampling, image};
 use trommel_tuple::{Place, Tuple};
 
 use super::place;
@@ -65,16 +66,6 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
     all.map(answer).collect()
 }
 
-fn header(query: &Query) -> String {
-    let fields: Vec<&str> = query.fields.iter().map(Field::name).collect();
-    let selectors = query.entries.selectors().join(" ");
-    format!(
-        "for {selectors} {} collect {}",
-        query.sampling,
-        fields.join(" ")
-    )
-}
-
 /// Writes a table for each query of each load, with `top` messages.
 pub(crate) fn write(
     out: &mut impl Write,
@@ -122,15 +113,19 @@ fn load(
         writeln!(
             out,
             "# {}",
-            style.strong(&printable(&header(&answer.query)))
+            style.strong(&printable(&answer.query.header()))
         )?;
         let up_to = match answer.query.sampling {
             Sampling::ALWAYS => "",
             _ => " up to the last profiled",
         };
+        let what = match answer.query.pair {
+            None => "profiled",
+            Some(_) => "pairs profiled",
+        };
         write!(
             out,
-            "#   {executed} executed{up_to}, {profiled} profiled, {filtered} filtered out, {acted} acted on: {} sent",
+            "#   {executed} executed{up_to}, {profiled} {what}, {filtered} filtered out, {acted} acted on: {} sent",
             grouped(sent)
         )?;
         if served > 0 {
@@ -156,7 +151,7 @@ fn load(
                 .clone()
                 .zip(&queries.done[answer.query.code.start..]);
             for (at, done) in counts.filter(|(_, done)| done.counted > 0) {
-                let text = clause(&program.code()[at], answer.query.fields);
+                let text = clause(&program.code()[at], answer.query.layout());
                 let stands_for = match done.counted_for == done.counted {
                     true => String::new(),
                     false => {
@@ -198,7 +193,7 @@ pub(crate) fn notes(queries: &Queries) -> Vec<String> {
         for answer in answers(&program, queries) {
             let [_, _, dropped, ..] = answer.done;
             if dropped > 0 {
-                let (dropped, query) = (grouped(dropped), header(&answer.query));
+                let (dropped, query) = (grouped(dropped), answer.query.header());
                 all.push(format!("{dropped} messages DROPPED of: {query}"));
             }
         }
@@ -244,12 +239,21 @@ fn limits(sampling: Sampling, executions: u64) -> Option<Limits> {
 fn sampled(out: &mut impl Write, query: &Query) -> io::Result<()> {
     match query.sampling {
         Sampling::ALWAYS => Ok(()),
-        Sampling::Every(rate) => writeln!(
-            out,
-            "#   sampled 1 execution in {}; limits hold in {:.0} of 100 rows, assuming that executions do not keep step with that",
-            rate.one_in(),
-            100.0 * LEVEL,
-        ),
+        Sampling::Every(rate) => {
+            let each = match query.pair {
+                None => format!("1 execution in {}", rate.one_in()),
+                Some(within) => format!(
+                    "1 execution in {}, each with another one at a random distance from 1 to {}",
+                    rate.one_in(),
+                    within.most()
+                ),
+            };
+            let level = 100.0 * LEVEL;
+            writeln!(
+                out,
+                "#   sampled {each}; limits hold in {level:.0} of 100 rows, assuming that executions do not keep step with that"
+            )
+        }
         Sampling::Auto(_) => writeln!(
             out,
             "#   sampled at rates that changed: \"stand for\" is an unbiased estimate, and its limits are not known"
@@ -345,7 +349,7 @@ fn messages(
     let stands_for = stands_for
         .into_iter()
         .chain(has_limits.then(|| LIMITS.to_owned()));
-    let fields = answer.query.fields.iter().map(|f| f.name().to_owned());
+    let fields = answer.query.names().map(str::to_owned);
     let mut rows: Vec<Vec<String>> = vec![titles.chain(stands_for).chain(fields).collect()];
     for (told, count) in answer.messages.iter().take(top) {
         let first = [
@@ -357,14 +361,13 @@ fn messages(
         let stands_for = sampled.then(|| grouped(count.executions)).into_iter();
         let stands_for = stands_for.chain(limits.map(range));
         let places = places(queries, told);
-        let words = told
-            .words
-            .iter()
-            .enumerate()
-            .map(|(n, word)| match places >> n & 1 {
-                0 => format!("{word:#x}"),
-                _ => printable(&view.name(Place::from_word(*word))),
-            });
+        let names = answer.query.layout().words();
+        let words = told.words.iter().enumerate().zip(names);
+        let words = words.map(|((n, word), name)| match (name, places >> n & 1) {
+            (Word::Distance, _) => grouped(*word),
+            (_, 0) => format!("{word:#x}"),
+            _ => printable(&view.name(Place::from_word(*word))),
+        });
         rows.push(first.into_iter().chain(stands_for).chain(words).collect());
     }
     columns(out, &rows, style)?;
@@ -472,7 +475,7 @@ fn one<W: Write>(
     mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
 ) -> io::Result<()> {
     json.object()?;
-    json.text("header", &header(&answer.query))?;
+    json.text("header", &answer.query.header())?;
     json.text("load", &queries.name)?;
     let active = queries.active(answer.query.code.start);
     json.number("active_from_ns", active.map_or(0, |active| active.from))?;
@@ -480,10 +483,7 @@ fn one<W: Write>(
         Some(until) => json.number("active_until_ns", until)?,
         None => json.null("active_until_ns")?,
     }
-    json.texts(
-        "fields",
-        answer.query.fields.iter().map(|field| field.name()),
-    )?;
+    json.texts("fields", answer.query.names())?;
     let [executed, profiled, acted] = answer.seen;
     let [sent, served, dropped, counted, interrupts] = answer.done;
     for (name, number) in [
@@ -502,7 +502,10 @@ fn one<W: Write>(
     for at in answer.query.code.clone() {
         json.object()?;
         json.number("instruction", at as u64)?;
-        json.text("clause", &clause(&program.code()[at], answer.query.fields))?;
+        json.text(
+            "clause",
+            &clause(&program.code()[at], answer.query.layout()),
+        )?;
         let done = queries.done.get(at).copied().unwrap_or_default();
         json.number("sent", done.sent)?;
         json.number("served_by_program", done.served)?;
@@ -522,15 +525,11 @@ fn one<W: Write>(
         json.number("queue", told.queue)?;
         json.number("instruction", told.at)?;
         let places = places(queries, told);
-        for ((n, word), field) in told
-            .words
-            .iter()
-            .enumerate()
-            .zip(answer.query.fields.iter())
-        {
+        let words = told.words.iter().enumerate();
+        for ((n, word), name) in words.zip(answer.query.names()) {
             match places >> n & 1 {
-                0 => json.number(field.name(), *word)?,
-                _ => place(json, view, field.name(), Place::from_word(*word))?,
+                0 => json.number(name, *word)?,
+                _ => place(json, view, name, Place::from_word(*word))?,
             }
         }
         json.end_object()?;

@@ -3,7 +3,7 @@
 use super::stage::{DISPATCH, Reason};
 use super::{Core, Entry, NEVER, NOBODY, Profiled, SOURCES};
 use crate::profile::{Lack, facts_of};
-use trommel_query::{Facts, Field};
+use trommel_query::Field;
 
 impl Core<'_, '_> {
     pub(super) fn dispatch(&mut self) {
@@ -45,8 +45,7 @@ impl Core<'_, '_> {
             };
             if concerned && !next.asked {
                 next.asked = true;
-                // Facts are not looked at before the record is complete.
-                next.selected = self.unit.select(instruction, &Facts::NONE);
+                next.selected = self.unit.select(instruction);
             }
             if let Some(selected) = &next.selected
                 && let Err(lack) = self.unit.admit(selected)

@@ -89,13 +89,15 @@ fn sorted(log: &Log) -> (Vec<String>, u64) {
     (messages, counted)
 }
 
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 8] = [
     "for opBRANCH * every 16 collect pc res1; send 1 stop; for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;",
     "for opLOAD * always collect pc res1 res2; if res1.u8@0 = 0 then send 3; if res2 bset 8 then count; stop;",
     "for opALU * every 7 collect pc op1 op2 res1; if op1 < op2 then send 0 stop else if res1 = 0 then send 1 stop else send 2 stop;",
     "for opJMP * always collect pc res1; if filter 16 then send 9; stop;",
     "for opSTORE * opLOAD * always collect pc res2; send 4..7 stop;",
     "for opSTORE * opALU * every auto collect pc res2; send 4 stop;",
+    "for opSTORE * opLOAD * every 9 pair 8 collect pc res2; if res2 = second.res2 then send 5 stop else send 6 stop;",
+    "for opBRANCH * every 20 pair 5 collect pc res1; if distance = 1 then interrupt sync stop else send 7 stop;",
 ];
 
 #[test]

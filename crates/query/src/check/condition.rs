@@ -9,7 +9,7 @@ use crate::ast::{self, Comparand, ConditionKind, Form, Number, Operand};
 use crate::diagnostic::Span;
 use crate::field::Field;
 use crate::instruction::{Against, Chance, Known, Lane, Test, bounds, immediate_value};
-use crate::record::RECORD_WORDS;
+use crate::pair::{Layout, Word};
 
 impl Checker<'_> {
     pub(super) fn condition(
@@ -104,7 +104,7 @@ impl Checker<'_> {
         let signed = match left.signed || number.value > 0 {
             true => String::new(),
             false => {
-                let (field, bits, byte) = (left.field.name(), left.lane.bits(), left.lane.byte());
+                let (field, bits, byte) = (left.at.name(), left.lane.bits(), left.lane.byte());
                 format!("; as a signed number it is written {field}.i{bits}@{byte}")
             }
         };
@@ -148,8 +148,8 @@ impl Checker<'_> {
         let byte = left.lane.byte();
         format!(
             "compare 16 bits at a time, as {}.u16@{byte} and {}.u16@{} (here {})",
-            left.field.name(),
-            left.field.name(),
+            left.at.name(),
+            left.at.name(),
             byte + 2,
             number.text()
         )
@@ -185,23 +185,27 @@ impl Checker<'_> {
             let message = format!(
                 "{} and {} are words {} and {} of the record, and two words can be compared if one \
                  is even and one odd",
-                left.field.name(),
-                other.field.name(),
+                left.at.name(),
+                other.at.name(),
                 left.word,
                 other.word
             );
-            let (low, high) = (left.field.min(other.field), left.field.max(other.field));
-            let between =
-                |f: &Field| *f > low && *f < high && !of.fields.is_some_and(|set| set.has(*f));
-            let fix = match Field::ALL.into_iter().find(between) {
-                Some(field) if of.fields.is_some_and(|f| f.len() < RECORD_WORDS) && low != high => {
-                    format!(
-                        "also collect `{}`, which stands between them and moves one to the other \
-                         bank",
-                        field.name()
-                    )
+            let fix = match of.layout {
+                Some(layout) if layout.paired => {
+                    "in pairs a field of one record can be compared with any of the other's".into()
                 }
-                _ => format!("collect other fields, so that they are not both {bank}"),
+                layout => layout
+                    .and_then(|layout| between(layout, left.at, other.at))
+                    .map_or_else(
+                        || format!("collect other fields, so that they are not both {bank}"),
+                        |field| {
+                            format!(
+                                "also collect `{}`, which stands between them and moves one to the \
+                                 other bank",
+                                field.name()
+                            )
+                        },
+                    ),
             };
             self.error(right.span, message, fix);
             return None;
@@ -210,25 +214,44 @@ impl Checker<'_> {
     }
 
     fn operand(&mut self, operand: &Operand, of: &Clauses<'_>) -> Option<Left> {
-        let field = self.field(&operand.field)?;
+        let at = self.word(operand)?;
         let (lane, signed) = match &operand.part {
             None => (Lane::WORD, false),
             Some(part) => self.part(part)?,
         };
         // When the header is wrong what it collects is not known, and more errors help nobody.
-        let word = of.fields?.word_of(field);
+        let layout = of.layout?;
+        let word = layout.word_of(at);
         if word.is_none() {
-            let message = format!("`{}` is not collected by this query", field.name());
-            let fix = format!("add `{}` to `collect` in its header", field.name());
+            let message = format!("`{}` is not collected by this query", at.name());
+            let fix = match at {
+                Word::Second(_) | Word::Distance if !layout.paired => {
+                    "only pairs have it: write `every 10k pair 16` in the header".into()
+                }
+                Word::Field(field) | Word::Second(field) => {
+                    format!("add `{}` to `collect` in its header", field.name())
+                }
+                Word::Distance => "write `every 10k pair 16` in the header".into(),
+            };
             self.error(operand.span, message, fix);
         }
         Some(Left {
-            field,
+            at,
             text: self.text[operand.span.start..operand.span.end].to_string(),
             word: word?,
             lane,
             signed,
         })
+    }
+
+    /// Returns what an operand names.
+    fn word(&mut self, operand: &Operand) -> Option<Word> {
+        let is_distance = operand.field.text.eq_ignore_ascii_case(Word::DISTANCE);
+        match operand.second {
+            false if is_distance => Some(Word::Distance),
+            false => self.field(&operand.field).map(Word::Field),
+            true => self.field(&operand.field).map(Word::Second),
+        }
     }
 
     fn part(&mut self, part: &ast::Part) -> Option<(Lane, bool)> {
@@ -280,7 +303,7 @@ impl Checker<'_> {
 
 /// The left side of a comparison.
 struct Left {
-    field: Field,
+    at: Word,
     text: String,
     word: u8,
     lane: Lane,
@@ -305,6 +328,18 @@ impl Left {
         }
     }
 }
+
+/// A field that stands between two of a record that has room for it.
+fn between(layout: Layout, left: Word, right: Word) -> Option<Field> {
+    let (Word::Field(left), Word::Field(right)) = (left, right) else {
+        return None;
+    };
+    let (low, high) = (left.min(right), left.max(right));
+    let free = |f: &Field| *f > low && *f < high && !layout.fields.has(*f);
+    let has_room = layout.len() < Layout::most_fields(layout.paired);
+    Field::ALL.into_iter().find(free).filter(|_| has_room)
+}
+
 /// Returns true if no value satisfies both comparisons, which are of the same word.
 fn exclude(a: &Condition, b: &Condition) -> bool {
     use Against::Immediate;

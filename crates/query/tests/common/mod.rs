@@ -95,10 +95,23 @@ pub(crate) fn text(choice: &mut Choice) -> String {
             "every auto",
             "every auto 12%",
         ];
-        out.push_str(&format!(" {} collect", choice.of(&rates)));
+        let paired = choice.one_in(4);
+        let pairs = [
+            "every 2 pair 1",
+            "every 7 pair 6",
+            "every 20 pair 3",
+            "every 1k pair 16",
+        ];
+        let rate = if paired {
+            choice.of(&pairs)
+        } else {
+            choice.of(&rates)
+        };
+        out.push_str(&format!(" {rate} collect"));
         let mut fields: Vec<Field> = Field::ALL.to_vec();
         fields.retain(|f| !is_event || f.is_of_events());
-        let wanted = 1 + choice.below(fields.len().min(7));
+        let most = if paired { 3 } else { 7 };
+        let wanted = 1 + choice.below(fields.len().min(most));
         while fields.len() > wanted {
             fields.remove(choice.below(fields.len()));
         }
@@ -109,12 +122,17 @@ pub(crate) fn text(choice: &mut Choice) -> String {
             out.push_str(&format!(" {}", field.name()));
         }
         out.push_str(";\n");
-        clauses(choice, &fields, &mut out);
+        let mut words: Vec<String> = fields.iter().map(|f| f.name().to_string()).collect();
+        if paired {
+            words.extend(fields.iter().map(|f| format!("second.{}", f.name())));
+            words.push("distance".to_string());
+        }
+        clauses(choice, &words, &mut out);
     }
     out
 }
 
-fn clauses(choice: &mut Choice, fields: &[Field], out: &mut String) {
+fn clauses(choice: &mut Choice, fields: &[String], out: &mut String) {
     let count = 1 + choice.below(5);
     for at in 0..count {
         out.push_str(&format!("  l{at}: "));
@@ -165,20 +183,20 @@ fn body(choice: &mut Choice, at: usize, count: usize) -> String {
     out + &next
 }
 
-fn condition(choice: &mut Choice, fields: &[Field]) -> String {
+fn condition(choice: &mut Choice, fields: &[String]) -> String {
     match choice.below(12) {
         0 => return "true".into(),
         1 => return "false".into(),
         2 | 3 => return format!("filter {}", choice.of(&[2, 4, 16, 256])),
         _ => {}
     }
-    let field = choice.of(fields).name();
+    let field = choice.of(fields);
     let bits = *choice.of(&[8, 16, 32, 64]);
     let bytes = bits / 8;
     let byte = bytes * choice.below(8 / bytes);
     let unsigned = format!(".u{bits}@{byte}");
     let mask = [1, 2, 0x80, 0xff, 0x101, 0x8000];
-    let other = choice.of(fields).name();
+    let other = choice.of(fields);
     match choice.below(8) {
         0 => format!("{field}{unsigned} bset {:#x}", choice.of(&mask)),
         1 => format!("{field}{unsigned} bclr {}", choice.of(&mask)),

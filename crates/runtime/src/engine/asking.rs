@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use trommel_query::pair::Member;
 use trommel_query::throttle::{Rehearsal, Throttle};
 use trommel_query::{Engine, Facts, QueryPc};
 use trommel_queue::queries::{ENTRIES, LOADS, Queries};
@@ -34,10 +35,19 @@ pub(crate) struct Underway {
     pub(crate) prepared: &'static Prepared,
     /// Start values of the countdowns.
     pub(crate) drawn: [u32; ENTRIES],
-    /// Facts seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
-    pub(crate) begun: Option<(&'static Site, Facts, u8)>,
+    /// Facts seen before an instruction that is not done yet, and how it was chosen.
+    pub(crate) begun: Option<(&'static Site, Facts, Chosen)>,
     /// Source of the rates, if any.
     pub(crate) rates: Rates,
+}
+
+/// Choice of an execution.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    /// Rank of the rate, where that changes.
+    pub(crate) rank: u8,
+    /// Its part in a record.
+    pub(crate) member: Member,
 }
 
 /// Source of the rates of `every auto`.

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_compress::random::SplitMix64;
 use trommel_query::engine::thread_seed;
 use trommel_query::observe::{Machine, Segment, When};
+use trommel_query::pair::Member;
 use trommel_query::throttle::{Paced, Throttle};
 use trommel_query::{Engine, Entry, Facts, Field, QueryPc, Rate, Record, Sampling, Sink};
 use trommel_queue::queries::{Acted, ENTRIES, Header, LOADS, MESSAGE_WORDS, Queries, Sort};
@@ -18,7 +19,7 @@ use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
-use crate::engine::asking::{Asking, Raised, Rates, Underway, add};
+use crate::engine::asking::{Asking, Chosen, Raised, Rates, Underway, add};
 use crate::engine::served::table::Message;
 use crate::engine::served::{Filled, Sent, to_host};
 use crate::engine::state::Thread;
@@ -195,7 +196,7 @@ impl Underway {
 
     /// The first execution is at a site. Returns true if it is one that the countdown passes.
     fn passes(&self, context: &mut Context, site: &Site) -> bool {
-        let left = &mut context.left[self.place][site.entry.number()];
+        let left = &mut context.left[self.place][site.counted.number()];
         let sampled = self.engine.countdown(site.entry).is_some();
         let passes = sampled && *left > 1;
         *left -= u32::from(passes);
@@ -217,7 +218,7 @@ impl Underway {
             let begun = self
                 .begun
                 .take_if(|(begun, ..)| core::ptr::eq(*begun, site));
-            let Some((_, facts, rank)) = begun else {
+            let Some((_, facts, chosen)) = begun else {
                 context.begun[self.place] = 0;
                 return Ok(());
             };
@@ -225,16 +226,17 @@ impl Underway {
                 .observation
                 .late(&AtProbe::of(context, crossing), facts);
             context.begun[self.place] = 0;
-            return self.ask(asking, site, facts, rank, thread, area);
+            return self.ask(asking, site, facts, chosen, thread, area);
         }
-        let seen = &area.seen[site.entry.number()];
+        let seen = &area.seen[site.counted.number()];
         let rate = self.engine.rate(site.entry);
         // Of other queries everybody knows it.
         let rank = match site.control.sampling {
             Sampling::Every(_) => 0,
             Sampling::Auto(_) => rate.one_in().trailing_zeros() as u8,
         };
-        let number = site.entry.number();
+        let number = site.counted.number();
+        let mut member = Member::Alone;
         let left = if let Some(mut bursts) = asking.bursts {
             let turn = bursts.turn(thread.process.queue.mapped().prefetch());
             asking.bursts = Some(bursts);
@@ -251,7 +253,8 @@ impl Underway {
             }
             self.drawn[number]
         } else {
-            let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
+            member = self.engine.profiled(site.entry).unwrap_or(member);
+            let left = self.engine.countdown(site.entry).unwrap_or(0) as u32;
             let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
             if let Rates::Throttled(throttle) = &mut self.rates {
                 throttle.record(site.entry, executed.into());
@@ -259,12 +262,16 @@ impl Underway {
             add(&seen.executed, executed.into());
             left
         };
-        add(&seen.profiled, 1);
+        let chosen = Chosen { rank, member };
+        // Of a pair when it is whole.
+        if member == Member::Alone {
+            add(&seen.profiled, 1);
+        }
         let machine = AtProbe::of(context, crossing);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
-            self.begun = Some((site, facts, rank));
+            self.begun = Some((site, facts, chosen));
             context.begun[self.place] = 1;
             context.left[self.place][number] = left;
             return Ok(());
@@ -274,7 +281,7 @@ impl Underway {
             When::Before | When::Both => facts,
         };
         context.left[self.place][number] = left;
-        self.ask(asking, site, facts, rank, thread, area)
+        self.ask(asking, site, facts, chosen, thread, area)
     }
 
     /// Returns true if it is time to look at the rates.
@@ -340,7 +347,8 @@ impl Underway {
             let left = match turn {
                 Turn::Send => 1,
                 Turn::Pass | Turn::Over | Turn::Last { .. } => {
-                    self.engine.profiled(*entry).unwrap_or(0) as u32
+                    self.engine.profiled(*entry);
+                    self.engine.countdown(*entry).unwrap_or(0) as u32
                 }
             };
             self.drawn[entry.number()] = left;
@@ -348,21 +356,28 @@ impl Underway {
         }
     }
 
-    /// Executes the query.
+    /// Executes the query, when the record is complete.
     fn ask(
         &mut self,
         asking: &mut Asking,
         site: &Site,
         facts: Facts,
-        rank: u8,
+        Chosen { rank, member }: Chosen,
         thread: &mut Thread,
         area: &Queries,
     ) -> Result<(), HostGone> {
         let record = Record::pack(&facts, site.control.fields);
+        let seen = &area.seen[site.counted.number()];
+        let Some(record) = self.engine.join(site.entry, member, &record) else {
+            return Ok(());
+        };
+        if member != Member::Alone {
+            add(&seen.profiled, 1);
+        }
         let mut out = Out {
             thread,
             area,
-            words: site.control.fields.len() as u8,
+            words: site.control.layout().len() as u8,
             place: self.place as u8,
             rank,
             gone: Ok(()),
@@ -400,7 +415,7 @@ impl Underway {
             }
         }
         if acted {
-            add(&area.seen[site.entry.number()].acted, 1);
+            add(&seen.acted, 1);
         }
         gone
     }

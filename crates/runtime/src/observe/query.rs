@@ -22,6 +22,9 @@
 //! With `every auto`, a thread measures how long each of its records takes, from the crossing on. Its own `Throttle`
 //! says after a record which rates to put in force. No other thread has a part in it.
 //!
+//! All probes of a query on pairs count down one slot, that of the first of its entries. It leads to the first of a pair and to the second
+//! by turns. The engine keeps the record of the first (`trommel_query::pair`).
+//!
 //! Several programs may be put at a time, each in a place of its own with its own counts, countdowns and engines. They come and go
 //! while the process runs ([`crate::engine::queries::changes`]).
 //!
@@ -111,6 +114,8 @@ pub struct Prepared {
 pub struct Site {
     pub(crate) prepared: &'static Prepared,
     pub(crate) entry: Entry,
+    /// The entry whose countdown counts its executions.
+    pub(crate) counted: Entry,
     pub(crate) control: Control,
     pub(crate) observation: Observation,
     /// The tree of its query, if generated code can follow it here.
@@ -147,7 +152,7 @@ impl Site {
 impl Probe {
     /// Returns the slot that counts down executions up to the next that is profiled; `None` where all are.
     pub fn countdown(&self) -> Option<GsOffset> {
-        let number = usize::from(self.place) * ENTRIES + self.site.entry.number();
+        let number = usize::from(self.place) * ENTRIES + self.site.counted.number();
         let sampled = self.site.control.sampling != Sampling::ALWAYS;
         sampled.then(|| GsOffset(slot!(left).0 + 4 * number as u32))
     }
@@ -427,6 +432,7 @@ impl Asked {
         let site = Site {
             prepared,
             entry,
+            counted: prepared.program.leader(entry),
             control,
             quick: quick_of(prepared, entry, &observation).filter(|_| !self.in_bursts),
             observation,

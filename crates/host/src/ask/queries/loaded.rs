@@ -61,8 +61,7 @@ impl Loaded {
         let mut names = vec![Vec::new(); places.len()];
         for query in program.queries() {
             let code = query.code_words();
-            let fields = query.fields.iter().map(|field| field.name());
-            names[query.code.clone()].fill(fields.collect());
+            names[query.code.clone()].fill(query.names().collect());
             sampling[query.code.clone()].fill(query.sampling);
             places[query.code].fill(code);
         }

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use trommel_compress::{Compressor, Seeds, Spec};
 use trommel_profile::accuracy::{Estimates, PerKind};
 use trommel_profile::queries::Served;
+use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
-use trommel_query::{Field, Program};
+use trommel_query::pair::Word;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, Place, Tuple};
 
@@ -52,6 +53,14 @@ pub enum NotChosen {
         /// Name of the field.
         field: &'static str,
     },
+    /// A query has records of single executions.
+    #[error("the query of {query} has no {word}: only pairs have, as of `every 10k pair 16`")]
+    Unpaired {
+        /// Selectors of the query.
+        query: String,
+        /// The word.
+        word: &'static str,
+    },
 }
 
 /// Words that are taken of the messages of a program.
@@ -76,7 +85,7 @@ impl Chosen {
     ///
     /// # Errors
     /// When a query that sends messages does not collect one of them.
-    pub fn new(program: &Program, fields: &[Field]) -> Result<Self, NotChosen> {
+    pub fn new(program: &Program, fields: &[Word]) -> Result<Self, NotChosen> {
         if fields.len() > WORDS {
             return Err(NotChosen::Many(fields.len()));
         }
@@ -96,18 +105,26 @@ impl Chosen {
             if sends.is_empty() {
                 continue;
             }
-            let own: Vec<Field> = match fields {
-                [] => query.fields.iter().take(WORDS).collect(),
+            let own: Vec<Word> = match fields {
+                [] => query.layout().words().take(WORDS).collect(),
                 named => named.to_vec(),
             };
-            let word = |field: &Field| {
-                query
-                    .fields
-                    .word_of(*field)
-                    .ok_or_else(|| NotChosen::Missing {
-                        query: query.entries.selectors().join(" "),
-                        field: field.name(),
-                    })
+            let word = |field: &Word| {
+                query.layout().word_of(*field).ok_or_else(|| {
+                    let of = query.entries.selectors().join(" ");
+                    match field {
+                        Word::Second(_) | Word::Distance if query.pair.is_none() => {
+                            NotChosen::Unpaired {
+                                query: of,
+                                word: field.name(),
+                            }
+                        }
+                        _ => NotChosen::Missing {
+                            query: of,
+                            field: field.name(),
+                        },
+                    }
+                })
             };
             let words: Vec<u8> = own.iter().map(word).collect::<Result<_, _>>()?;
             let columns = Columns {
@@ -266,10 +283,29 @@ impl Service for Compressed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trommel_query::assemble;
+    use trommel_query::{Field, assemble};
 
     fn chosen(text: &str, fields: &[Field]) -> Result<Chosen, NotChosen> {
-        Chosen::new(&assemble(text).expect(text).program, fields)
+        let fields: Vec<Word> = fields.iter().copied().map(Word::Field).collect();
+        Chosen::new(&assemble(text).expect(text).program, &fields)
+    }
+
+    #[test]
+    fn words_of_pairs_can_be_chosen() {
+        let text = "for opLOAD * every 20 pair 4 collect pc res2; send 1 stop;";
+        let program = assemble(text).expect(text).program;
+        let words = [Word::Distance, Word::Second(Field::Pc)];
+        let found = Chosen::new(&program, &words).expect("it has both");
+        assert_eq!(found.words, [[4, 1]]);
+        assert_eq!(found.tables[&1].titles, ["distance", "second.pc"]);
+        assert_eq!(found.tables[&1].places, 2);
+        let single = "for opLOAD * every 20 collect pc res2; send 1 stop;";
+        let program = assemble(single).expect(single).program;
+        let why = Chosen::new(&program, &words).expect_err("only pairs have a distance");
+        assert_eq!(
+            why.to_string(),
+            "the query of opLOAD * has no distance: only pairs have, as of `every 10k pair 16`"
+        );
     }
 
     #[test]

@@ -161,9 +161,10 @@ pub struct Foreign {
 fn fields(program: &Program) -> Rc<[Vec<CString>]> {
     let mut fields = vec![Vec::new(); program.code().len()];
     for query in program.queries() {
-        let names = query.fields.iter().map(|field| field.name());
         // Names hold no 0.
-        let names = names.map(|name| CString::new(name).unwrap_or_default());
+        let names = query
+            .names()
+            .map(|name| CString::new(name).unwrap_or_default());
         fields[query.code].fill(names.collect());
     }
     fields.into()

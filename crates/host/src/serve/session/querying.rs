@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_profile::queries::Queries;
+use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
 use trommel_query::program::Query;
-use trommel_query::{Field, Program};
 use trommel_queue::queries::LOADS;
 
 use super::Session;
@@ -208,13 +208,7 @@ fn queues<'p>(program: &'p Program, query: &Query) -> impl Iterator<Item = Queue
 }
 
 fn row(load: &Load, n: usize, query: &Query, sum: Option<&Queries>, now: u64) -> String {
-    let fields: Vec<&str> = query.fields.iter().map(Field::name).collect();
-    let selectors = query.entries.selectors().join(" ");
-    let header = format!(
-        "for {selectors} {} collect {}",
-        query.sampling,
-        fields.join(" ")
-    );
+    let header = query.header();
     let mut sends: Vec<u8> = queues(&load.program, query)
         .flat_map(|q| (0..q.count).map(move |n| q.first.saturating_add(n)))
         .collect();
