@@ -57,7 +57,7 @@ pub(crate) fn run(args: &CompressArgs) -> Result<ExitCode> {
         write_json(args, &evaluations, &modules)?;
     } else if args.csv {
         let mut out = output::stdout();
-        intervals::csv(&mut out, &evaluations)?;
+        intervals::csv(&mut out, &evaluations, &modules)?;
         std::io::Write::flush(&mut out)?;
     } else {
         write_text(args, &evaluations, &modules)?;

@@ -232,6 +232,9 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
         samples.places.retain(|place, _| is_in(place));
         samples.entered.retain(|place, _| is_in(place));
     }
+    if let Some(intervals) = &mut profile.intervals {
+        intervals.retain(|candidate| is_in(&candidate.tuple.pc));
+    }
     !wanted.is_empty()
 }
 

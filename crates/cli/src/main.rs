@@ -22,6 +22,7 @@ mod generate;
 mod help;
 mod host;
 mod inherited;
+mod intervals;
 mod json;
 mod lab;
 mod latency;

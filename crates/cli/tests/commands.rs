@@ -101,6 +101,7 @@ fn profile() -> Profile {
         compiled: Vec::new(),
         sum: None,
         simulated: None,
+        intervals: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

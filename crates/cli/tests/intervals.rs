@@ -1,5 +1,5 @@
 //! `compress --per-interval` and `--cost`: intervals of a real program's stream against a count of our own, and
-//! planted phases.
+//! planted phases. `report --per-interval`: those of a recording against those of its stream.
 
 mod common;
 
@@ -200,6 +200,177 @@ fn planted_phases_are_found() {
     let text = text(&dir, &args);
     assert!(text.contains("intervals: 10, phases: 3"), "{text}");
     assert!(text.contains("phase 1: 4 intervals, 40.0%"), "{text}");
+}
+
+/// Two functions in turn, three times each, in each of two threads.
+const TURNS: &str = "
+#include <pthread.h>
+static volatile unsigned sink;
+__attribute__((noinline)) static void adds(void) { for (unsigned i = 0; i < 20000; i++) sink += i; }
+__attribute__((noinline)) static void walks(void) {
+  for (unsigned i = 1; i < 400; i++) for (unsigned x = i; x != 1; ) x = x & 1 ? 3 * x + 1 : x / 2;
+}
+static void *turns(void *none) { for (int n = 0; n < 3; n++) { adds(); walks(); } return none; }
+int main(void) {
+  pthread_t thread;
+  turns(0);
+  pthread_create(&thread, 0, turns, 0);
+  pthread_join(thread, 0);
+}
+";
+
+/// Builds [`TURNS`], and records with the options.
+fn recorded(dir: &Dir, options: &[&str]) {
+    std::fs::write(dir.0.join("turns.c"), TURNS).expect("a source");
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-g", "-pthread", "-o", "turns", "turns.c"])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let head = ["record", "--quiet", "-e", "edge", "-o", "p.data"];
+    text(dir, &[&head[..], options, &["--", "./turns"]].concat());
+}
+
+/// Candidates as tuples with their counts, without names.
+fn candidates(interval: &Value) -> Vec<(Event, u64)> {
+    let all = interval["candidates"].as_array().expect("candidates");
+    let count = |c: &Value| c["count"].as_u64().expect("a number");
+    all.iter().map(|c| (of_json(c), count(c))).collect()
+}
+
+/// Tests that a profile has the intervals of the stream that went through its compressor, with its candidates and phases, by any
+/// profiler.
+#[test]
+fn intervals_of_a_recording_are_those_of_its_stream() {
+    let dir = Dir::new("intervals-recorded");
+    for spec in ["M4[5k,1%]2048", "S4[3k,2%]64:E2", "M2[1k..16k,2%]256"] {
+        recorded(&dir, &["-c", spec, "--stream", "s.tstream"]);
+        let per_interval = ["compress", "s.tstream", "--per-interval", "-c", spec];
+        let stream = &in_json(&dir, &per_interval)[0];
+        let report = in_json(&dir, &["report", "--per-interval", "p.data"]);
+        assert_eq!(report["schema"], "trommel.intervals/1");
+        assert_eq!(report["phases"], stream["phases"], "{spec}");
+        assert_eq!(report["unfinished"], stream["unfinished"], "{spec}");
+        let each = |v: &Value| v["per_interval"].as_array().expect("a list").clone();
+        let (here, there) = (each(&report), each(stream));
+        assert!(here.len() > 20, "{spec}: {}", here.len());
+        assert_eq!(
+            (&report["ended"], &report["kept"]),
+            (&here.len().into(), &here.len().into())
+        );
+        assert_eq!(here.len(), there.len(), "{spec}");
+        for (n, (here, there)) in here.iter().zip(&there).enumerate() {
+            for name in ["start", "events", "phase"] {
+                assert_eq!(here[name], there[name], "{spec} {n}: {name}");
+            }
+            assert_eq!(candidates(here), candidates(there), "{spec} {n}");
+            assert_eq!(
+                (&here["interval"], &here["thread"]),
+                (&(n + 1).into(), &Value::Null)
+            );
+        }
+    }
+}
+
+/// Tests that each thread that counts by itself has intervals of its own, that functions are named, and that text and CSV are of the
+/// same intervals.
+#[test]
+fn threads_have_intervals_of_their_own_and_phases_in_common() {
+    let dir = Dir::new("intervals-threads");
+    recorded(&dir, &["-c", "M4[5k,1%]2048"]);
+    let report = in_json(&dir, &["report", "--per-interval", "p.data"]);
+    let intervals = report["per_interval"].as_array().expect("a list");
+    // The phase of most intervals in which a function has the hottest candidate, by thread.
+    let phases = |thread: u64, function: &str| -> Vec<u64> {
+        let of_thread = intervals.iter().filter(|i| i["thread"] == thread);
+        let here = of_thread.filter(|i| i["candidates"][0]["at"]["function"] == function);
+        here.filter_map(|i| i["phase"].as_u64()).collect()
+    };
+    for function in ["adds", "walks"] {
+        let [first, second] = [1, 2].map(|thread| phases(thread, function));
+        assert!(
+            first.len() >= 9 && second.len() >= 9,
+            "{function}: {first:?} {second:?}"
+        );
+        let common = first.iter().filter(|phase| second.contains(phase));
+        assert!(common.count() >= 6, "{function}: {first:?} {second:?}");
+    }
+    assert!(
+        !phases(1, "adds").iter().any(|phase| phases(1, "walks")
+            .iter()
+            .filter(|p| *p == phase)
+            .count()
+            > 1)
+    );
+    let csv = text(&dir, &["report", "--per-interval", "--csv", "p.data"]);
+    let rows: usize = intervals.iter().map(|i| candidates(i).len().max(1)).sum();
+    assert_eq!(csv.lines().count(), 1 + rows);
+    let ends = |line: &&str| line.ends_with(",2,adds,adds");
+    assert!(csv.lines().filter(ends).count() > 9, "{csv}");
+    let shown = text(&dir, &["report", "--per-interval", "--top", "0", "p.data"]);
+    let picture: Vec<&str> = shown.lines().filter(|l| l.contains('█')).collect();
+    assert!(picture.len() >= 4, "{shown}");
+    assert!(
+        picture.iter().all(|line| line.chars().count() <= 80),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("thread 2: ") && shown.contains(" edge adds+"),
+        "{shown}"
+    );
+    // Of another kind, and of another module, there are none.
+    let other = in_json(
+        &dir,
+        &[
+            "report",
+            "--per-interval",
+            "--module",
+            "libc.so.6",
+            "p.data",
+        ],
+    );
+    let all = other["per_interval"].as_array().expect("a list");
+    assert_eq!(
+        (all.len(), &other["unfinished"]),
+        (intervals.len(), &Value::Null)
+    );
+    let functions = all
+        .iter()
+        .flat_map(|i| i["candidates"].as_array().expect("a list"));
+    assert!(functions.into_iter().all(|c| c["at"]["function"] != "adds"));
+}
+
+/// Returns what the command says that fails.
+fn refused(dir: &Dir, args: &[&str]) -> String {
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(args)
+        .current_dir(&dir.0)
+        .output()
+        .expect("trommel runs");
+    assert!(!out.status.success(), "{args:?}");
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+#[test]
+fn without_intervals_the_report_says_how_to_have_them() {
+    let dir = Dir::new("intervals-none");
+    recorded(&dir, &["-c", "P257"]);
+    let said = refused(&dir, &["report", "--per-interval", "p.data"]);
+    assert!(
+        said.contains("p.data: holds no intervals") && said.contains("record -c 'M4["),
+        "{said}"
+    );
+    // Shorter than an interval.
+    recorded(&dir, &["-c", "M4[100M,1%]2048"]);
+    let shown = text(&dir, &["report", "--per-interval", "p.data"]);
+    assert!(
+        shown.contains("0 ended") && shown.contains("an interval has 100 000 000"),
+        "{shown}"
+    );
+    // A sum of runs has no course.
+    text(&dir, &["merge", "p.data", "p.data", "-o", "sum.data"]);
+    let said = refused(&dir, &["report", "--per-interval", "sum.data"]);
+    assert!(said.contains("this is a sum"), "{said}");
 }
 
 #[test]

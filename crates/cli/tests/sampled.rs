@@ -1,5 +1,5 @@
 //! Events counted in generated code: `record -c SPEC` comes to the messages that `compress -c SPEC` makes of the
-//! stream of another run which does the same, message for message and tuple for tuple; and exact counts are those of a run in
+//! stream of another run which does the same, message for message, tuple for tuple and interval for interval; and exact counts are those of a run in
 //! which each event is recorded.
 
 #[path = "common/dir.rs"]
@@ -11,10 +11,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use trommel_compress::{Seeds, Spec, Strata};
-use trommel_profile::accuracy::{Options, evaluate};
+use trommel_profile::accuracy::{Interval, Options, evaluate};
+use trommel_profile::intervals::Intervals;
 use trommel_profile::{Counted, KindProfile, Profile};
 use trommel_tuple::stream::{self, Block};
-use trommel_tuple::{Kind, Tuple};
+use trommel_tuple::{Kind, Message, Tuple};
 
 use dir::Dir;
 
@@ -55,6 +56,24 @@ fn told(kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Kind, (u64, &KindCounts
     let some = kinds.iter().filter(|(_, k)| k.messages != 0);
     some.map(|(kind, k)| (*kind, (k.messages, &k.counts)))
         .collect()
+}
+
+/// Start, events and candidates of an interval.
+type Ended<'a> = (u64, u64, &'a [Message]);
+
+/// The intervals of a program of one thread.
+fn each_of_profile(intervals: &Intervals) -> Vec<Ended<'_>> {
+    let each = intervals
+        .each()
+        .map(|(_, i)| (i.start, i.events, &*i.candidates));
+    each.collect()
+}
+
+fn each_of_stream(intervals: &[Interval]) -> Vec<Ended<'_>> {
+    let each = intervals
+        .iter()
+        .map(|i| (i.start, i.events, &*i.candidates));
+    each.collect()
 }
 
 /// Requires that what is counted in a run is what the stream of another has, with each compressor.
@@ -98,13 +117,23 @@ fn agrees_under(
     let what = format!("{name} {stress} -e {mix} -c {spec}");
     let parsed = [spec.parse().expect("spec")];
     let mut reader = stream::open(dir.0.join("s.tstream")).expect("stream");
-    let of_stream = evaluate(&parsed, Options::default(), &mut reader).expect("whole");
+    let options = Options {
+        per_interval: true,
+        ..Options::default()
+    };
+    let of_stream = evaluate(&parsed, options, &mut reader).expect("whole");
     let counted = record_under(&dir, stress, &["-e", mix, "-c", spec], program);
     assert_eq!(counted.counted, Counted::Code, "{what}");
     let (here, there) = (told(&counted.kinds), told(&of_stream[0].kinds));
     assert!(!here.is_empty(), "{what}");
     if here != there {
         return Err(format!("{what}: {here:?}\n{there:?}"));
+    }
+    let here = counted.intervals.as_ref().map(each_of_profile);
+    let there = of_stream[0].interval.as_ref();
+    let there = there.map(|found| each_of_stream(&found.each));
+    if here != there {
+        return Err(format!("{what}: intervals {here:?}\n{there:?}"));
     }
     // Counted and held are all events.
     let all = |kinds: &BTreeMap<Kind, KindProfile>| -> u64 { kinds.values().map(|k| k.seen).sum() };

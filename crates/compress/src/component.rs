@@ -7,8 +7,8 @@ pub trait Sink {
     /// A message.
     fn message(&mut self, message: Message);
 
-    /// An interval of an interval profiler ended; its messages were sent before.
-    fn interval_end(&mut self) {}
+    /// An interval of so many events ended, of an interval profiler; its messages were sent before.
+    fn interval_end(&mut self, _events: u64) {}
 }
 
 impl<F: FnMut(Message)> Sink for F {

@@ -192,8 +192,9 @@ impl MultiHash {
     #[cold]
     #[inline(never)]
     fn end_interval<S: Sink + ?Sized>(&mut self, out: &mut S) {
+        let events = self.seen;
         self.turn_over(|_, message| out.message(message));
-        out.interval_end();
+        out.interval_end(events);
     }
 
     /// The interval has ended. Reports the candidates, with their slots in the accumulator.

@@ -81,7 +81,7 @@ impl<X: Sketch> Compress for Intervals<X> {
             self.sketch.end_interval(|message| out.message(message));
             self.seen = 0;
             self.intervals += 1;
-            out.interval_end();
+            out.interval_end(self.interval.into());
         }
     }
 

@@ -183,8 +183,8 @@ impl<S: Sink + ?Sized> Sink for Tabled<'_, S> {
         self.table.message(message, self.out);
     }
 
-    fn interval_end(&mut self) {
-        self.out.interval_end();
+    fn interval_end(&mut self, events: u64) {
+        self.out.interval_end(events);
     }
 }
 

@@ -21,7 +21,7 @@ impl Sink for Kept {
         assert_eq!(before, None, "a tuple is reported once an interval");
     }
 
-    fn interval_end(&mut self) {
+    fn interval_end(&mut self, _events: u64) {
         self.intervals.push(core::mem::take(&mut self.current));
     }
 }

@@ -172,6 +172,7 @@ fn stage() -> Result<Scratch, String> {
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
         trommel record --quiet -e context -o contexts.data -- ./app
+        trommel record --quiet -c 'M4[10k,1%]2048' -o m4.data -- ./app
         cp trommel.data other.data
         cp trommel.data before.data
         cp trommel.data after.data

@@ -11,6 +11,7 @@
 //! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
 //! | [`call_tree`] | call paths: sampled stacks, or exact calling contexts |
+//! | [`intervals`] | intervals of an interval profiler, each with its candidates |
 //! | [`filter`] | places that were not profiled all the time |
 //! | [`simulated`] | simulated caches and branch predictors, lines that threads share |
 //! | [`queries`] | what relational queries sent and counted |
@@ -53,6 +54,7 @@ mod counts;
 pub mod coverage;
 pub mod custom;
 pub mod filter;
+pub mod intervals;
 pub mod limits;
 pub mod memory;
 pub mod merge;

@@ -66,6 +66,7 @@ impl Merged {
         let profile = &mut merged.profile;
         // What is not known of a sum is not known of one either.
         profile.threads.each.clear();
+        profile.intervals = None;
         profile.origin = Origin {
             pid: profile.origin.pid,
             ..Origin::default()
@@ -115,6 +116,11 @@ impl Merged {
             windows.rare = rare;
         }
         self.asked_and_sampled(&mut other, &renumbered);
+        // They are the course of one run: sums of several have none.
+        if let Some(intervals) = other.intervals.take().filter(|_| !self.apart) {
+            let sums = self.profile.intervals.get_or_insert_default();
+            sums.add(intervals, |place| renumbered.place(place));
+        }
         match self.apart {
             true => self.made_apart(other),
             false => self.made_together(other),
@@ -364,6 +370,7 @@ impl Merged {
             compiled,
             sum,
             simulated,
+            intervals,
         } = self.profile;
         ordered.add(Profile {
             modules,
@@ -376,6 +383,7 @@ impl Merged {
             call_trees,
             compiled,
             simulated,
+            intervals,
             ..Profile::default()
         });
         Profile {

@@ -6,6 +6,7 @@ use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 use crate::call_tree::{Basis, CallTree};
 use crate::filter::Filter;
+use crate::intervals::Intervals;
 use crate::queries::Queries;
 use crate::samples::{Function, Samples};
 use crate::simulated::Simulated;
@@ -48,6 +49,8 @@ pub struct Profile {
     pub sum: Option<Sum>,
     /// Results of simulated caches and predictors, and lines that threads share, if they were asked for.
     pub simulated: Option<Simulated>,
+    /// Intervals with their candidates, if the compressor has any.
+    pub intervals: Option<Intervals>,
 }
 
 /// Extent of a sum of recordings.

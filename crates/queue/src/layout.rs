@@ -17,7 +17,7 @@ use trommel_tuple::RECORDED_KINDS;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 30;
+pub const LAYOUT_VERSION: u32 = 31;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -188,6 +188,7 @@ pub const COUNTS_PATHS: u32 = 1;
 pub const COUNTS_STRATA: u32 = 2;
 /// Counter arrays hold an [`Intervals`], and after [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known at translation time.
 /// At an interval's end its candidates are recorded: an exit number of messages, the value if there is one, and four bytes for how often.
+/// An [`INTERVAL_MARK`] follows them.
 pub const COUNTS_INTERVALS: u32 = 3;
 
 /// State of a thread's interval profiler: before its counter array.
@@ -229,11 +230,15 @@ pub const STACK_WORDS: usize = 31;
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
 pub const END_WORDS: usize = 3;
+/// Mark in place of an exit number, with [`COUNTS_INTERVALS`]: an interval of the thread has ended, and its candidates were recorded since the mark
+/// before. Four bytes follow: its events.
+pub const INTERVAL_MARK: u32 = u32::MAX - 3;
 /// Instructions that may be passed before a window at most.
 pub const MAX_SKIP: u32 = 256;
 const _: () = assert!(size_of::<ThreadPage>() <= THREAD_PAGE);
 const _: () = assert!(MAX_PATHS <= Header::MESSAGE as usize);
 const _: () = assert!(4 + 8 * MESSAGE_WORDS <= MAX_RECORD);
+const _: () = assert!(MAX_PATHS < INTERVAL_MARK as usize && INTERVAL_MARK < STACK_MARK);
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no

@@ -76,10 +76,16 @@ pub(crate) enum Tag {
     Rare = 31,
     /// Name of the queries before, and when each was active.
     Active = 32,
+    /// Rate at which intervals were kept.
+    Intervals = 33,
+    /// A thread's sequence of intervals.
+    Sequence = 34,
+    /// Intervals of that sequence.
+    Interval = 35,
 }
 
 impl Tag {
-    const ALL: [Self; 32] = [
+    const ALL: [Self; 35] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -112,6 +118,9 @@ impl Tag {
         Self::Edges,
         Self::Rare,
         Self::Active,
+        Self::Intervals,
+        Self::Sequence,
+        Self::Interval,
     ];
 }
 

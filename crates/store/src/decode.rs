@@ -4,6 +4,7 @@ use std::io::Read;
 
 use trommel_profile::arguments::{Passed, REGISTERS};
 use trommel_profile::call_tree::{Basis, Lost, NodeId};
+use trommel_profile::intervals::{Interval, Sequence};
 use trommel_profile::memory::{Level, Levels};
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, Place};
@@ -152,6 +153,8 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
                 Ok(())
             })?;
         }
+        Tag::Intervals => set(&mut profile.intervals, Field::get(cursor)?)?,
+        Tag::Sequence | Tag::Interval => of_intervals(tag, cursor, profile)?,
         Tag::Filter => set(&mut profile.filter, Field::get(cursor)?)?,
         Tag::Filtered => {
             let filter = profile.filter.as_mut();
@@ -204,6 +207,42 @@ fn paths(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         tree.weigh(id, Field::get(cursor)?);
         Ok(())
     })
+}
+
+fn of_intervals(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let intervals = profile.intervals.as_mut();
+    let intervals = intervals.ok_or("a sequence comes before the rate of its intervals")?;
+    if tag == Tag::Sequence {
+        intervals.sequences.push(Field::get(cursor)?);
+        return Ok(());
+    }
+    let sequence = intervals.sequences.last_mut();
+    let sequence = sequence.ok_or("intervals come before their sequence")?;
+    all(cursor, |cursor| {
+        let interval = Interval::get(cursor)?;
+        follows(sequence, &interval)?;
+        sequence.each.push(interval);
+        Ok(())
+    })
+}
+
+/// Checks that an interval is one of its sequence, after those that are there.
+fn follows(sequence: &Sequence, interval: &Interval) -> Inside<()> {
+    let (number, start) = match sequence.each.last() {
+        Some(last) => (last.number, last.start.saturating_add(last.events)),
+        None => (0, 0),
+    };
+    if interval.number <= number || interval.start < start {
+        return Err("intervals are out of order");
+    }
+    let end = interval.start.checked_add(interval.events);
+    if interval.number > sequence.ended || end.is_none_or(|end| end > sequence.events) {
+        return Err("an interval is not in its sequence");
+    }
+    match interval.events {
+        0 => Err("an interval has no events"),
+        _ => Ok(()),
+    }
 }
 
 fn of_windows(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {

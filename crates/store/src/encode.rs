@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use trommel_profile::call_tree::{CallTree, Lost};
 use trommel_profile::callers::Callers;
+use trommel_profile::intervals::Intervals;
 use trommel_profile::queries::{Queries, Served};
 use trommel_profile::samples::Samples;
 use trommel_profile::simulated::Simulated;
@@ -84,10 +85,27 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         items.add(|raw| function.put(raw))?;
     }
     items.finish()?;
-    match &profile.simulated {
-        Some(data) => simulated(data, out),
+    if let Some(data) = &profile.simulated {
+        simulated(data, out)?;
+    }
+    match &profile.intervals {
+        Some(data) => intervals(data, out),
         None => Ok(()),
     }
+}
+
+/// Writes intervals, sequence by sequence.
+fn intervals<W: Write>(data: &Intervals, out: &mut ChunkWriter<W>) -> io::Result<()> {
+    field(Tag::Intervals, data, out)?;
+    for sequence in &data.sequences {
+        field(Tag::Sequence, sequence, out)?;
+        let mut items = Items::new(Tag::Interval, Vec::new(), out);
+        for interval in &sequence.each {
+            items.add(|raw| interval.put(raw))?;
+        }
+        items.finish()?;
+    }
+    Ok(())
 }
 
 /// Writes the results of simulation. Each chunk of lines begins with accesses that were not tracked, of which the first has all.

@@ -7,6 +7,7 @@ use trommel_profile::call_tree::{Basis, Frame, Lost, NodeId, Weight};
 use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
+use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
@@ -19,7 +20,7 @@ use trommel_profile::windows::Windows;
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread,
 };
-use trommel_tuple::{Kind, Place};
+use trommel_tuple::{Kind, Message, Place, Tuple};
 
 use crate::field::{Field, Inside, record};
 use crate::sorted::{self, deltas};
@@ -27,7 +28,7 @@ use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
     modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum,
-    simulated
+    simulated, intervals
 });
 record!(Sum {
     recordings,
@@ -150,6 +151,15 @@ record!(Toucher {
     stores
 });
 
+record!(Intervals { halvings } and { sequences });
+record!(Sequence { process, thread, ended, events } and { each });
+record!(Interval {
+    number,
+    start,
+    events,
+    candidates
+});
+
 record!(Frame { at, call });
 record!(Weight { times, own });
 record!(Lost {
@@ -166,6 +176,25 @@ impl Field for Basis {
     fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
         let basis = Self::ALL.get(usize::from(cursor.byte()?));
         basis.copied().ok_or("call paths of an unknown basis")
+    }
+}
+
+/// Candidates are of one sample each.
+impl Field for Message {
+    fn put(&self, raw: &mut Vec<u8>) {
+        self.kind.put(raw);
+        self.tuple.pc.put(raw);
+        self.tuple.value.put(raw);
+        self.count.put(raw);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        Ok(Self {
+            kind: Kind::get(cursor)?,
+            tuple: Tuple::new(Place::get(cursor)?, u64::get(cursor)?),
+            count: u64::get(cursor)?,
+            samples: 1,
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use trommel_profile::call_tree::{Basis, CallTree, Frame, Lost, Weight};
 use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
+use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
@@ -22,7 +23,7 @@ use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
 };
 use trommel_store::{StoreError, VERSION, decode, encode};
-use trommel_tuple::{Kind, ModuleId, Place};
+use trommel_tuple::{Kind, Message, ModuleId, Place, Tuple};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -450,6 +451,47 @@ fn simulated() -> impl Strategy<Value = Simulated> {
     })
 }
 
+/// Intervals in order, some of each sequence left out.
+fn intervals() -> impl Strategy<Value = Intervals> {
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let candidate = (kind, place(), any::<[u64; 2]>());
+    let candidate = candidate.prop_map(|(kind, pc, [value, count])| Message {
+        kind,
+        tuple: Tuple::new(pc, value),
+        count,
+        samples: 1,
+    });
+    let candidates = prop::collection::vec(candidate, 0..5);
+    let interval = (1..1_u64 << 40, any::<bool>(), candidates);
+    let sequence = (any::<[u32; 2]>(), prop::collection::vec(interval, 0..9));
+    let sequence = sequence.prop_map(|([process, thread], intervals)| {
+        let mut sequence = Sequence {
+            process,
+            thread,
+            ..Sequence::default()
+        };
+        for (events, kept, candidates) in intervals {
+            sequence.ended += 1;
+            if kept {
+                sequence.each.push(Interval {
+                    number: sequence.ended,
+                    start: sequence.events,
+                    events,
+                    candidates,
+                });
+            }
+            sequence.events += events;
+        }
+        sequence
+    });
+    (any::<u32>(), prop::collection::vec(sequence, 0..4)).prop_map(|(halvings, sequences)| {
+        Intervals {
+            halvings,
+            sequences,
+        }
+    })
+}
+
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
     let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
@@ -504,6 +546,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             call_trees(),
             prop::collection::vec(function(), 0..4),
             prop::option::of(simulated()),
+            prop::option::of(intervals()),
         ),
     )
         .prop_map(
@@ -516,7 +559,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 run,
                 threads,
                 origin,
-                (windows, queries, samples, filter, call_trees, compiled, simulated),
+                (windows, queries, samples, filter, call_trees, compiled, simulated, intervals),
             )| {
                 let (pid, parent, exec) = origin;
                 Profile {
@@ -543,6 +586,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                         processes: pid.into(),
                     }),
                     simulated,
+                    intervals,
                 }
             },
         )
@@ -631,6 +675,42 @@ fn example() -> Profile {
         call_trees: vec![called],
         compiled: vec![Function::default()],
         simulated: Some(Simulated::default()),
+        intervals: Some(Intervals {
+            halvings: 1,
+            sequences: vec![Sequence {
+                process: 7,
+                thread: 1,
+                ended: 2,
+                events: 200,
+                each: vec![Interval {
+                    number: 2,
+                    start: 100,
+                    events: 100,
+                    candidates: Vec::new(),
+                }],
+            }],
+        }),
+    }
+}
+
+/// Checksums keep chance out, not malice: what a checksum covers may say anything.
+#[test]
+fn intervals_that_cannot_be_are_refused_in_words() {
+    type Change = fn(&mut Sequence);
+    let changes: [(Change, &str); 6] = [
+        (|s| s.each.push(s.each[0].clone()), "out of order"),
+        (|s| s.each[0].number = 0, "out of order"),
+        (|s| s.each[0].number = 3, "not in its sequence"),
+        (|s| s.each[0].start = 101, "not in its sequence"),
+        (|s| s.each[0].start = u64::MAX, "not in its sequence"),
+        (|s| s.each[0].events = 0, "no events"),
+    ];
+    for (change, words) in changes {
+        let mut profile = example();
+        let intervals = profile.intervals.as_mut().expect("there");
+        change(&mut intervals.sequences[0]);
+        let error = decode(&bytes_of(&profile)).expect_err(words).to_string();
+        assert!(error.contains(words), "{words}: {error}");
     }
 }
 

@@ -65,12 +65,13 @@ pub(crate) enum By {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel report                        the hottest functions and loops of trommel.data
-  trommel report --by line              the hottest lines of source
-  trommel report --tree contexts.data   call paths, of a recording with -e context
-  trommel report -e edge --top 100      the 100 hottest branches
-  trommel report --html report.html     one page for a browser, which needs no network
-  trommel report --json other.data      everything, for scripts (`trommel help json`)")]
+  trommel report                         the hottest functions and loops of trommel.data
+  trommel report --by line               the hottest lines of source
+  trommel report --tree contexts.data    call paths, of a recording with -e context
+  trommel report -e edge --top 100       the 100 hottest branches
+  trommel report --html report.html      one page for a browser, which needs no network
+  trommel report --json other.data       everything, for scripts (`trommel help json`)
+  trommel report --per-interval m4.data  intervals and phases, recorded with an interval profiler")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -86,6 +87,12 @@ pub(crate) struct ReportArgs {
     /// Call paths, hottest first, from -e context
     #[arg(long, conflicts_with_all = ["event", "by", "json"])]
     pub(crate) tree: bool,
+
+    /// Each interval with its candidates, and phases of intervals that are alike
+    ///
+    /// Needs a recording with an interval profiler, such as `record -c 'M4[10k,1%]2048'`. See `trommel help specs`.
+    #[arg(long, conflicts_with_all = ["by", "tree", "html", "schema"])]
+    pub(crate) per_interval: bool,
 
     /// Show names with return types, template arguments and parameters
     #[arg(long)]
@@ -106,6 +113,10 @@ pub(crate) struct ReportArgs {
     /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write the intervals as CSV, a row for each candidate
+    #[arg(long, requires = "per_interval", conflicts_with = "json")]
+    pub(crate) csv: bool,
 
     /// Schema of the JSON: 1, or 2 with places in one table, which is smaller
     #[arg(long, value_name = "N", requires = "json", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]

@@ -7,6 +7,7 @@ mod custom;
 mod database;
 pub(crate) mod filter;
 pub(crate) mod functions;
+mod intervals;
 mod json;
 mod loops;
 mod paths;
@@ -71,6 +72,18 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
     view.full_names = args.full_names;
+    if args.per_interval {
+        let shown = Shown {
+            program: None,
+            wanted: None,
+            rows: &rows,
+            top,
+            chosen: args.top.is_some(),
+            style: table::Style::of(&std::io::stdout()),
+        };
+        intervals::write(&mut output::stdout(), &mut view, args, &shown)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     view.places = (args.schema == 2).then(Default::default);
     let derived = match derived {
         None if args.event.is_none() => view.program().map(|program| (program, None)),
@@ -177,5 +190,8 @@ fn only(profile: &mut Profile, kind: Kind, file: &Path) -> Result<()> {
         );
     }
     profile.kinds.retain(|k, _| *k == kind);
+    if let Some(intervals) = &mut profile.intervals {
+        intervals.retain(|candidate| candidate.kind == kind);
+    }
     Ok(())
 }

@@ -16,6 +16,8 @@ pub(super) const VALUES_IN_ROW: usize = 3;
 pub(super) const LIMITS: &str = "95 % limits";
 /// Columns that a table leaves out where it would be too wide, the first one first.
 const LEFT_OUT: [&str; 4] = [LIMITS, "module", "source", "distinct"];
+/// Columns that a table leaves out where they are empty.
+const OPTIONAL: [&str; 4] = ["source", "process", "thread", "error"];
 /// Columns of text are not made narrower than this.
 const LEAST_TEXT: usize = 8;
 
@@ -185,7 +187,7 @@ impl<const N: usize> Table<N> {
             let widths = self.rows.iter().map(|row| row[i].width());
             let empty = self.rows.iter().skip(1).all(|row| row[i].is_empty());
             // A column that nothing is in helps nobody.
-            match empty && !self.is_empty() && self.rows[0][i] == "source" {
+            match empty && !self.is_empty() && OPTIONAL.contains(&&*self.rows[0][i]) {
                 true => 0,
                 false => widths.max().unwrap_or(0),
             }

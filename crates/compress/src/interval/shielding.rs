@@ -315,7 +315,7 @@ mod tests {
             self.0.push(Some(message));
         }
 
-        fn interval_end(&mut self) {
+        fn interval_end(&mut self, _events: u64) {
             self.0.push(None);
         }
     }
@@ -422,7 +422,7 @@ mod tests {
             }
             if n % 1000 == 0 {
                 shielding.end_interval(|_, message| here.message(message));
-                here.interval_end();
+                here.interval_end(1000);
             }
         }
         assert_eq!(here.0, sent.0);

@@ -23,6 +23,7 @@ fn stream() -> impl Strategy<Value = Vec<Tuple>> {
 struct Kept {
     messages: Vec<Message>,
     intervals: Vec<usize>,
+    lengths: Vec<u64>,
 }
 
 impl Sink for Kept {
@@ -30,7 +31,8 @@ impl Sink for Kept {
         self.messages.push(message);
     }
 
-    fn interval_end(&mut self) {
+    fn interval_end(&mut self, events: u64) {
+        self.lengths.push(events);
         self.intervals.push(self.messages.len());
     }
 }
@@ -360,6 +362,8 @@ proptest! {
             compressor.events(Events::of_kind(Kind::Value, interval), &mut kept);
             rest = others;
         }
+        let whole = lengths.iter().map(|length| *length as u64);
+        prop_assert!(kept.lengths.iter().copied().eq(whole.take(kept.lengths.len())));
         let capacity = 100 / percent;
         let m = Profiler { tables, percent, bits, capacity, c, r, p: true };
         let expected = multi_hash(&tuples, &m, lengths);

@@ -1,7 +1,7 @@
 //! Records one by one: messages, and events that must stay in order.
 
-use trommel_queue::MAX_PATHS;
 use trommel_queue::dict::TargetPc;
+use trommel_queue::{INTERVAL_MARK, MAX_PATHS};
 use trommel_tuple::{Kind, Tuple};
 
 use super::acyclic::Acyclic;
@@ -103,7 +103,7 @@ impl Folder {
     fn candidate<'b>(
         &self,
         ordered: &mut Ordered,
-        met: usize,
+        (thread, met): (u32, usize),
         number: u32,
         after: &'b [u8],
     ) -> Result<&'b [u8], Damaged> {
@@ -121,7 +121,8 @@ impl Folder {
             // Not selected.
             _ => return Ok(rest),
         };
-        ordered.candidate(kind, tuple, u32::from_le_bytes(*count).into());
+        let count = u32::from_le_bytes(*count).into();
+        ordered.candidate(thread, kind, tuple, count);
         Ok(rest)
     }
 
@@ -151,13 +152,17 @@ impl Folder {
             if ordered.messages.is_some() {
                 self.expect(rest);
             }
+            if number == INTERVAL_MARK && ordered.intervals {
+                rest = interval_end(ordered, thread, after)?;
+                continue;
+            }
             if number >= MAX_PATHS as u32 {
                 rest = self.message(thread, number, after)?;
                 continue;
             }
             let met = self.path(shared, number)?;
             if ordered.intervals && self.paths[met].message {
-                rest = self.candidate(ordered, met, number, after)?;
+                rest = self.candidate(ordered, (thread, met), number, after)?;
                 continue;
             }
             match self.told(ordered.messages.as_mut(), met) {
@@ -322,5 +327,22 @@ impl Folder {
             kinds.extend(made.iter().map(|(kind, _)| *kind));
         }
         made.clear();
+    }
+}
+
+/// A mark at an interval's end, and what follows it.
+fn interval_end<'b>(
+    ordered: &mut Ordered,
+    thread: u32,
+    after: &'b [u8],
+) -> Result<&'b [u8], Damaged> {
+    let events = after.split_first_chunk::<4>();
+    let events = events.map(|(events, rest)| (u32::from_le_bytes(*events), rest));
+    match events.filter(|(events, _)| *events > 0) {
+        Some((events, rest)) => {
+            ordered.interval_end(thread, events.into());
+            Ok(rest)
+        }
+        None => Err(Damaged::path(INTERVAL_MARK)),
     }
 }

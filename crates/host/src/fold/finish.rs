@@ -45,6 +45,7 @@ impl Folder {
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
         let mut simulated = None;
+        let mut intervals = None;
         let mut converge = self.converge.take();
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
@@ -62,6 +63,9 @@ impl Folder {
             Mode::Ordered(mut ordered) => {
                 let modules = &self.dictionary.modules;
                 let simulator = ordered.simulator.take();
+                // Without kinds its compressor is that of queues' messages.
+                let ended = ordered.take_intervals(modules);
+                intervals = ended.filter(|_| !folded.is_empty());
                 stream_error = ordered.finish(modules, &mut self.tables, &mut folded);
                 simulated = simulator.map(|s| s.finish(modules, &mut self.tables, &mut folded));
             }
@@ -101,6 +105,7 @@ impl Folder {
             prefetch,
             filter,
             simulated,
+            intervals,
             stream_error,
             lost: self.tables.lost(),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use trommel_profile::call_tree::CallTree;
 use trommel_profile::filter::Filter;
+use trommel_profile::intervals::Intervals;
 use trommel_profile::queries::Queries;
 use trommel_profile::simulated::Simulated;
 use trommel_profile::windows::Windows;
@@ -49,6 +50,8 @@ pub struct Folded {
     pub filter: Option<Filter>,
     /// Results of simulation, if that was enabled.
     pub simulated: Option<Simulated>,
+    /// Intervals that have ended, if the compressor has any.
+    pub intervals: Option<Intervals>,
     /// The reason why the stream file lacks its end, unless that was reported before.
     pub stream_error: Option<StreamError>,
     /// Counts that were dropped to save memory.

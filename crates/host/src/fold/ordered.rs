@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::{Estimates, PerKind};
+use trommel_profile::intervals::Intervals;
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::acyclic::Acyclic;
+use super::intervals::{ALL_THREADS, Ending};
 use super::messages::Messages;
 use super::simulated::Simulator;
 use crate::channel::modules::Modules;
@@ -17,13 +19,13 @@ use crate::fold::exact::Tables;
 /// Everything that needs events in order.
 pub(super) struct Ordered {
     compressor: Compressor,
+    software: Software,
     /// Messages that the target sends by itself; its records go through the compressor.
     pub(super) messages: Option<Messages>,
     /// The target sends candidates of intervals.
     pub(super) intervals: bool,
     /// The target counts acyclic paths.
     pub(super) counted: bool,
-    estimates: Estimates,
     stream: Option<StreamFile>,
     /// The error that ended the stream early, until somebody asks.
     pub(super) stream_error: Option<StreamError>,
@@ -57,10 +59,13 @@ impl Ordered {
     ) -> Self {
         Self {
             compressor: spec.build(Seeds::default()),
+            software: Software {
+                estimates: Estimates::new(spec, Seeds::default()),
+                ending: spec.interval().map(|_| Ending::default()),
+            },
             messages,
             intervals: false,
             counted: false,
-            estimates: Estimates::new(spec, Seeds::default()),
             stream,
             stream_error,
             streamed_modules: 0,
@@ -98,20 +103,37 @@ impl Ordered {
                     self.stream_error = Some(StreamError(error));
                 }
             }
-            self.compressor.events(events, &mut self.estimates);
+            self.compressor.events(events, &mut self.software);
         }
         self.tuples.clear();
         self.kinds.clear();
     }
 
     /// A candidate of an interval that the target has counted.
-    pub(super) fn candidate(&mut self, kind: Kind, tuple: Tuple, count: u64) {
-        self.estimates.message(Message {
+    pub(super) fn candidate(&mut self, thread: u32, kind: Kind, tuple: Tuple, count: u64) {
+        let candidate = Message {
             kind,
             tuple,
             count,
             samples: 1,
-        });
+        };
+        self.software.estimates.message(candidate);
+        if let Some(ending) = &mut self.software.ending {
+            ending.candidate(thread, candidate);
+        }
+    }
+
+    /// An interval of a thread has ended that the target has counted.
+    pub(super) fn interval_end(&mut self, thread: u32, events: u64) {
+        if let Some(ending) = &mut self.software.ending {
+            ending.ended(thread, events);
+        }
+    }
+
+    /// Intervals that have ended, if the compressor has any. No more will come.
+    pub(super) fn take_intervals(&mut self, modules: &Modules) -> Option<Intervals> {
+        self.block(modules);
+        self.software.ending.take().map(Ending::finish)
     }
 
     /// Returns the results. `counts`: where paths are counted that are in no order.
@@ -122,11 +144,11 @@ impl Ordered {
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Option<StreamError> {
         self.block(modules);
-        self.compressor.finish(&mut self.estimates);
+        self.compressor.finish(&mut self.software);
         if let Some(stream) = self.stream.take() {
             self.stream_error = stream.finish().err().map(StreamError);
         }
-        folded.extend(self.estimates.profile(&self.seen));
+        folded.extend(self.software.estimates.profile(&self.seen));
         if let Some(messages) = self.messages {
             messages.finish(folded);
         }
@@ -134,5 +156,26 @@ impl Ordered {
             acyclic.settle(counts, folded);
         }
         self.stream_error
+    }
+}
+
+/// Receiver of the compressor's messages: their sums, and candidates of intervals.
+struct Software {
+    estimates: Estimates,
+    ending: Option<Ending>,
+}
+
+impl Sink for Software {
+    fn message(&mut self, message: Message) {
+        self.estimates.message(message);
+        if let Some(ending) = &mut self.ending {
+            ending.candidate(ALL_THREADS, message);
+        }
+    }
+
+    fn interval_end(&mut self, events: u64) {
+        if let Some(ending) = &mut self.ending {
+            ending.ended(ALL_THREADS, events);
+        }
     }
 }

@@ -15,6 +15,7 @@ use trommel_tuple::Message;
 
 use super::Tuples;
 use super::phases::Phases;
+use crate::intervals::sort;
 
 /// The four parts of an interval error, in percent; they add up to it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -190,8 +191,7 @@ impl IntervalSums {
             return;
         };
         let mut candidates = messages.to_vec();
-        // By frequency, then by tuple: equal streams give equal output.
-        candidates.sort_by_key(|m| (std::cmp::Reverse(m.count), m.kind, m.tuple));
+        sort(&mut candidates);
         each.push(Interval {
             start: each.last().map_or(0, |last| last.start + last.events),
             events,

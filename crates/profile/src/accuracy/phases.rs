@@ -63,11 +63,11 @@ impl Phase {
 
 /// The phases so far.
 #[derive(Default)]
-pub(super) struct Phases(Vec<Phase>);
+pub struct Phases(Vec<Phase>);
 
 impl Phases {
     /// Returns the number of the phase that an interval with these candidates is in.
-    pub(super) fn of(&mut self, events: u64, candidates: &[Message]) -> usize {
+    pub fn of(&mut self, events: u64, candidates: &[Message]) -> usize {
         let share = |m: &Message| ((m.kind, m.tuple), m.count as f64 / events as f64);
         let shares: Shares = candidates.iter().map(share).collect();
         let distances = self.0.iter().map(|phase| phase.distance(&shares));

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::FULL_WINDOW;
+use trommel_queue::{FULL_WINDOW, INTERVAL_MARK};
 
 use crate::base::area::Context;
 use crate::base::counted::Why;
@@ -77,7 +77,7 @@ impl Thread {
         let Some(mut counting) = self.counting.take() else {
             return Ok(());
         };
-        counting.end_interval(context);
+        let events = counting.end_interval(context);
         let mut done = Ok(());
         for candidate in &counting.candidates {
             let Slot { subject, value, .. } = counting.slots[candidate.slot];
@@ -86,6 +86,8 @@ impl Thread {
             self.append_candidate(subject.path, value, candidate.count);
             done = done.and_then(|()| self.publish_if_full());
         }
+        self.append_words([INTERVAL_MARK, events]);
+        done = done.and_then(|()| self.publish_if_full());
         self.counting = Some(counting);
         done
     }
@@ -98,10 +100,15 @@ impl Thread {
     }
 
     fn append_candidate(&mut self, path: ExitNumber, value: Option<u64>, count: u32) {
-        let mut at = self.writer.at() as *mut u32;
         let halves = value.map(|value| [value as u32, (value >> 32) as u32]);
         let words = [path.0].into_iter();
-        for word in words.chain(halves.into_iter().flatten()).chain([count]) {
+        self.append_words(words.chain(halves.into_iter().flatten()).chain([count]));
+    }
+
+    /// Appends a record of these words.
+    fn append_words(&mut self, words: impl IntoIterator<Item = u32>) {
+        let mut at = self.writer.at() as *mut u32;
+        for word in words {
             // SAFETY: the write pointer leads to room for a whole record.
             unsafe {
                 at.write(word);

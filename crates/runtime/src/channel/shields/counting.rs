@@ -206,8 +206,8 @@ impl Counting {
         }
     }
 
-    /// The interval has ended: finds the candidates.
-    pub(crate) fn end_interval(&mut self, context: &mut Context) {
+    /// The interval has ended: finds the candidates. Returns its events.
+    pub(crate) fn end_interval(&mut self, context: &mut Context) -> u32 {
         self.bring();
         let candidates = &mut self.candidates;
         candidates.clear();
@@ -240,6 +240,7 @@ impl Counting {
         seen.length.store(length, Relaxed);
         seen.left.store(length, Relaxed);
         context.promotes_at = self.shielding.promotes_at() - 1;
+        ended
     }
 
     /// Looks for value counters again of those in the accumulator whose own were contested.

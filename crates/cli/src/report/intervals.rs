@@ -1,0 +1,198 @@
+//! `report --per-interval`: intervals of the recording with their candidates, named ([`crate::intervals`]).
+//!
+//! Phases are found here, of all processes and threads together. What is alike has one number, whoever did it.
+
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+use trommel_compress::Spec;
+use trommel_profile::accuracy::phases::Phases;
+use trommel_profile::intervals::Intervals;
+use trommel_symbol::Location;
+use trommel_tuple::Place;
+
+use super::Shown;
+use super::place::modules;
+use super::view::View;
+use crate::args::ReportArgs;
+use crate::intervals::text::Lines;
+use crate::intervals::{self, Entry, Names, Thread};
+use crate::json::Json;
+use crate::output::{command_line, grouped, printable};
+
+/// The schema's name. Fields may be added; none is removed or changed.
+const SCHEMA: &str = "trommel.intervals/1";
+/// Candidates that text shows of each interval, unless everything is wanted.
+const CANDIDATES: usize = 3;
+
+/// Places are named by functions.
+impl Names for View<'_> {
+    const FUNCTIONS: bool = true;
+
+    fn place(&mut self, place: Place) -> String {
+        self.name(place)
+    }
+
+    fn value(&mut self, at: Place, value: u64) -> String {
+        self.shown(at, value)
+    }
+
+    fn location(&mut self, place: Place) -> Option<Rc<Location>> {
+        Some(self.locate(place))
+    }
+}
+
+/// Writes the intervals as the arguments want them.
+///
+/// # Errors
+/// The profile has none.
+pub(super) fn write(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    args: &ReportArgs,
+    shown: &Shown<'_>,
+) -> Result<()> {
+    let profile = view.profile;
+    let file = args.source.file.display();
+    let Some(found) = &profile.intervals else {
+        if profile.sum.is_some() {
+            bail!(
+                "{file}: holds no intervals, as they are the course of one run and this is a sum; report a recording that was added up"
+            );
+        }
+        bail!(
+            "{file}: holds no intervals; record with an interval profiler: `trommel record -c 'M4[10k,1%]2048' -- PROG` (`trommel help specs`)"
+        );
+    };
+    let entries = entries(found);
+    let unfinished = match is_narrowed(args) {
+        true => None,
+        false => Some(unfinished(view, found)),
+    };
+    if args.json {
+        json(out, view, (found, &entries), unfinished)?;
+    } else if args.csv {
+        intervals::csv::titles(out, view)?;
+        intervals::csv::rows(out, &profile.compressor, &entries, view)?;
+    } else {
+        heading(out, view, (found, &entries), unfinished)?;
+        let lines = Lines {
+            top: shown.top,
+            candidates: match args.top {
+                Some(0) => usize::MAX,
+                _ => CANDIDATES,
+            },
+        };
+        let spec = printable(&profile.compressor);
+        intervals::text::write(out, shown.style, (&spec, &entries), view, lines)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Returns true if a part of the profile was asked for.
+fn is_narrowed(args: &ReportArgs) -> bool {
+    let select = &args.source.select;
+    args.event.is_some() || !select.module.is_empty() || !select.build_id.is_empty()
+}
+
+/// Events of intervals that had not ended when their threads did.
+fn unfinished(view: &View<'_>, found: &Intervals) -> u64 {
+    let seen = view.profile.kinds.values().map(|kind| kind.seen);
+    let seen = seen.fold(0, u64::saturating_add);
+    seen.saturating_sub(found.events())
+}
+
+/// All intervals, with their phases.
+fn entries(found: &Intervals) -> Vec<Entry<'_>> {
+    let mut phases = Phases::default();
+    let all = found.each().map(|(sequence, interval)| Entry {
+        of: Some(Thread {
+            process: sequence.process,
+            thread: sequence.thread,
+        }),
+        number: interval.number,
+        start: interval.start,
+        events: interval.events,
+        phase: phases.of(interval.events, &interval.candidates),
+        error: None,
+        candidates: &interval.candidates,
+    });
+    all.collect()
+}
+
+fn heading(
+    out: &mut impl Write,
+    view: &View<'_>,
+    (found, entries): (&Intervals, &[Entry<'_>]),
+    unfinished: Option<u64>,
+) -> io::Result<()> {
+    let profile = view.profile;
+    writeln!(out, "# {}", printable(&command_line(&profile.command)))?;
+    writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+    writeln!(out, "# counted     {}", profile.counted.words())?;
+    let (ended, kept) = (found.ended(), entries.len() as u64);
+    let kept = match ended - kept.min(ended) {
+        0 => "all kept".to_owned(),
+        dropped => format!(
+            "{} kept, {} dropped: memory has room for some, chosen at random",
+            grouped(kept),
+            grouped(dropped)
+        ),
+    };
+    writeln!(out, "# intervals   {} ended, {kept}", grouped(ended))?;
+    match unfinished {
+        Some(0) | None => {}
+        Some(events) => {
+            let spec: Option<Spec> = profile.compressor.parse().ok();
+            let length = spec.and_then(|spec| spec.interval().map(|i| i.interval));
+            let length = length.map_or_else(String::new, |length| {
+                format!("; an interval has {}", grouped(length.into()))
+            });
+            let events = grouped(events);
+            writeln!(
+                out,
+                "# left out    {events} events of intervals that did not end{length}"
+            )?;
+        }
+    }
+    writeln!(out, "#")
+}
+
+fn json(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    (found, entries): (&Intervals, &[Entry<'_>]),
+    unfinished: Option<u64>,
+) -> io::Result<()> {
+    let profile = view.profile;
+    let mut json = Json::new(out);
+    json.object()?;
+    json.text("schema", SCHEMA)?;
+    let command = profile.command.iter().map(|a| String::from_utf8_lossy(a));
+    json.texts("command", command)?;
+    json.text("compressor", &profile.compressor)?;
+    json.number("ended", found.ended())?;
+    json.number("kept", entries.len() as u64)?;
+    match unfinished {
+        Some(events) => json.number("unfinished", events)?,
+        None => json.null("unfinished")?,
+    }
+    modules(&mut json, profile)?;
+    json.member_array("phases")?;
+    for phase in intervals::phases(entries).iter().enumerate() {
+        json.object()?;
+        json.members(&intervals::json::phase(phase))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("per_interval")?;
+    for entry in entries {
+        json.object()?;
+        json.members(&intervals::json::interval(entry, view))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()?;
+    json.finish()
+}
