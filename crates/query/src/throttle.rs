@@ -12,6 +12,8 @@
 //!
 //! * The budget pays for so many records, given what a record has cost lately. They are shared out among the entries so
 //!   that each gets as many as any other, and none more than it has executions ([`level`]): those that are rare get all.
+//! * An execution that is not recorded may cost something, too: its countdown ([`Throttle::charging`]). No rate changes that, so it is
+//!   taken from the budget first. Records have what is left, a quarter of the budget at least, so that what is frequent stays visible.
 //! * A rate is a power of two, the smallest that keeps an entry to its share. It is lowered again with a margin of a
 //!   quarter, so that it does not waver.
 //! * What earlier periods have left or overdrawn is given out over [`HORIZON`] periods, between a quarter and
@@ -50,6 +52,8 @@ const FRACTION: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct Throttle {
     period: u64,
+    /// Cost of a countdown, in fractions of ticks.
+    countdown: u64,
     groups: Vec<Group>,
     members: [Member; ENTRIES],
 }
@@ -125,9 +129,17 @@ impl Throttle {
         let period = period.max(1);
         (!groups.is_empty()).then_some(Self {
             period,
+            countdown: 0,
             groups,
             members,
         })
+    }
+
+    /// The same where each execution costs so many 256ths of a tick, recorded or not.
+    #[must_use]
+    pub fn charging(mut self, countdown: u64) -> Self {
+        self.countdown = countdown;
+        self
     }
 
     fn group(&mut self, entry: Entry) -> Option<&mut Group> {
@@ -167,14 +179,17 @@ impl Throttle {
             (group.begun, group.spent, group.records) = (now, 0, 0);
         }
         for group in self.groups.iter_mut().filter(|g| g.is_due(period, now)) {
+            let mut countdowns = 0_u64;
             for entry in group.entries.iter() {
                 let member = &mut self.members[entry.number()];
                 let passed = paced.passed(entry);
                 member.executed += passed.saturating_sub(member.counted);
                 member.counted = passed;
+                countdowns = countdowns.saturating_add(member.executed);
             }
             let early = now - group.begun < period;
-            let affordable = group.affordable(period, now);
+            let counted = countdowns.saturating_mul(self.countdown) >> FRACTION;
+            let affordable = group.affordable(period, now, counted);
             let executed = |entry: Entry| self.members[entry.number()].executed;
             let level = level(&group.entries, executed, affordable);
             for entry in group.entries.iter() {
@@ -202,10 +217,12 @@ impl Group {
         now < self.begun || now - self.begun >= period || self.spent > self.allowed(period)
     }
 
-    /// Ends the period. Records that a time as long as it was may have, in fractions; none: any number.
-    fn affordable(&mut self, period: u64, now: u64) -> Option<u64> {
+    /// Ends the period, in which countdowns took `counted` ticks. Records that a time as long as it was may have, in fractions; none:
+    /// any number.
+    fn affordable(&mut self, period: u64, now: u64, counted: u64) -> Option<u64> {
         let lasted = now.saturating_sub(self.begun).max(1);
         let allowed = self.allowed(lasted);
+        let allowed = allowed.saturating_sub(counted).max(allowed / 4);
         let whole = self.allowed(period).min(u32::MAX.into()) as i64;
         let left = i128::from(allowed) - i128::from(self.spent);
         let left = left.clamp(i64::MIN.into(), i64::MAX.into()) as i64;

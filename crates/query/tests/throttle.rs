@@ -93,6 +93,9 @@ struct Thread<'p> {
     spent: u64,
     /// Cost of a record.
     cost: u64,
+    /// Cost of a countdown, in 256ths of a tick, and the 256ths that countdowns have cost.
+    countdown: u64,
+    counted: u64,
 }
 
 const PERIOD: u64 = 1 << 18;
@@ -106,7 +109,23 @@ impl<'p> Thread<'p> {
             now: 0,
             spent: 0,
             cost,
+            countdown: 0,
+            counted: 0,
         }
+    }
+
+    /// Each execution costs so many 256ths of a tick, of which the throttle knows if it is `charged`.
+    fn counting(mut self, countdown: u64, charged: bool) -> Self {
+        self.countdown = countdown;
+        if charged {
+            self.throttle = self.throttle.charging(countdown);
+        }
+        self
+    }
+
+    /// Shares of the time that countdowns and records have taken.
+    fn shares(&self) -> [f64; 2] {
+        [self.counted as f64 / 256.0, self.spent as f64].map(|ticks| ticks / self.now as f64)
     }
 
     /// For so many ticks of its own work each of the operations is executed once in so many ticks. Returns executions of each, their
@@ -121,6 +140,9 @@ impl<'p> Thread<'p> {
                     continue;
                 }
                 seen[0] += 1;
+                let before = self.counted / 256;
+                self.counted += self.countdown;
+                self.now += self.counted / 256 - before;
                 let of = entry(*operation);
                 let (passed, n) = (self.engine.passed(of) + 1, self.engine.rate(of).one_in());
                 let facts = Facts::NONE.with(Field::Pc, 1);
@@ -210,6 +232,50 @@ fn the_budget_holds_whatever_the_phases() {
             "seed {seed}: {share} % of {percent} %"
         );
     }
+}
+
+/// Countdowns and records together keep the budget, which records alone would use up.
+#[test]
+fn the_budget_is_charged_with_countdowns() {
+    let program = program("for opLOAD * every auto 10% collect pc; send 1 stop;");
+    let run = |cost: u64, countdown: u64, charged: bool| {
+        let mut thread = Thread::new(&program, cost).counting(countdown, charged);
+        let _ = thread.phase(100 * PERIOD, [(Operation::Load, 8)]);
+        thread.shares()
+    };
+    let mut over = 0;
+    // Costs at which powers of two come close to a budget, and stay below it.
+    for cost in [100, 125, 150, 200, 250, 300] {
+        let [counted, recorded] = run(cost, 100, true);
+        assert!((0.04..0.05).contains(&counted), "{counted}");
+        let all = counted + recorded;
+        assert!((0.06..0.105).contains(&all), "a record costs {cost}: {all}");
+        let [counted, recorded] = run(cost, 100, false);
+        over += u32::from(counted + recorded > 0.105);
+    }
+    assert!(over > 0, "without the charge the budget is exceeded");
+}
+
+/// Records have a quarter of the budget where countdowns alone take more than it, which is enough for what is rare.
+#[test]
+fn countdowns_leave_a_quarter_to_records() {
+    let program = program("for opLOAD * opMULT * every auto 4% collect pc; send 1 stop;");
+    let mut thread = Thread::new(&program, 150).counting(256, true);
+    let each = [(Operation::Load, 8), (Operation::Multiply, 80_000)];
+    let [loads, multiplications] = thread.phase(100 * PERIOD, each);
+    let [counted, recorded] = thread.shares();
+    assert!(counted > 0.1, "{counted}");
+    assert!((0.004..0.012).contains(&recorded), "{recorded}");
+    // Some are missed before the first period is over.
+    assert!(multiplications[1] * 20 > multiplications[0] * 19);
+    let error = loads[2] as f64 / loads[0] as f64 - 1.0;
+    assert!(error.abs() < 5.0 / (loads[1] as f64).sqrt(), "{error}");
+    // Nothing is owed for it: when loads become rare all of them are recorded soon.
+    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 20_000)]);
+    thread.look();
+    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 20_000)]);
+    thread.look();
+    assert_eq!(thread.rate(Operation::Load), 1);
 }
 
 #[test]
