@@ -11,8 +11,9 @@
 //!
 //! # Rank
 //! It is the only lock, so nothing is taken under it. Its holder does not wait: not for the host,
-//! and not in a system call of the app. There are two exceptions. `fork` is made while the lock is held, so that the
-//! child's copy of the guarded state is whole. So are calls that change the map where there is code. Taking
+//! and not in a system call of the app. There are three exceptions. `fork` is made while the lock is held, so that the
+//! child's copy of the guarded state is whole. So are calls that change the map where there is code. And who stops a thread of
+//! its own memory keeps the lock until that has stopped, for a tenth of a second at most: the thread must not have the lock then. Taking
 //! the lock twice, and waiting for the host while it is held, fail an assertion.
 //!
 //! # Holders that end
@@ -166,6 +167,11 @@ impl<T> Lock<T> {
         self.mortal.store(true, Release);
         // Those that wait without a limit begin anew.
         sys::futex_wake_half(&self.word, i32::MAX as u32);
+    }
+
+    /// Returns true if another process may run in this memory.
+    pub fn may_lose_holders(&self) -> bool {
+        self.mortal.load(Relaxed)
     }
 
     /// Takes the lock like [`Self::lock_anywhere`], if it is free.

@@ -10,6 +10,7 @@
 //! | [`memory`] | limits, and memory that is locked |
 //! | [`restricts`] | system calls restricted by the program |
 //! | [`signal`] | the app's handlers under control, at exact places |
+//! | `stops` | threads that a process stops in its own memory |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`thread`] | threads and processes: start and end |
 //! | [`window`] | signals that begin windows |
@@ -22,6 +23,7 @@ mod loan;
 pub mod memory;
 pub mod restricts;
 pub mod signal;
+mod stops;
 pub mod syscall;
 pub mod thread;
 pub mod window;

@@ -4,8 +4,8 @@
 //! those that concern the runtime: what changes the memory map, what the app asks about signals,
 //! what starts, replaces or ends a process, and what would take the ground from under the runtime.
 //! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
-//! None is made while the runtime's lock is held, but for `fork` and what changes the map where there
-//! is code, which does not wait.
+//! None is made while the runtime's lock is held, but for `fork`, what changes the map where there
+//! is code, which does not wait, and requests to stop a thread of this memory (`super::stops`).
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use crate::base::signals;
@@ -33,6 +33,7 @@ use crate::process::exec;
 use crate::process::memory;
 use crate::process::restricts;
 use crate::process::signal;
+use crate::process::stops;
 use crate::process::thread::Flags;
 
 /// Bytes of the instruction.
@@ -128,6 +129,9 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
         nr::__NR_exit | nr::__NR_exit_group => end(thread, context, number, a[0]),
         nr::__NR_ptrace if a[0] == PTRACE_TRACEME && thread.spawned.is_none() => {
             Handled::Detached(Detached::Traced)
+        }
+        nr::__NR_ptrace if stops::may_stop(thread, &a) => {
+            Handled::Made(stops::ask(thread, context, number, &a))
         }
         nr::__NR_arch_prctl => arch_prctl(thread, context, &a),
         nr::__NR_prctl => prctl(thread, context, &a),
