@@ -170,6 +170,15 @@ impl<'p> Thread<'p> {
     fn rate(&self, operation: Operation) -> u32 {
         self.engine.rate(entry(operation)).one_in()
     }
+
+    /// Loads are executed once in so many ticks: after two periods all of them are recorded.
+    fn loads_are_rare(&mut self, every: u64) {
+        for _ in 0..2 {
+            let _ = self.phase(2 * PERIOD, [(Operation::Load, every)]);
+            self.look();
+        }
+        assert_eq!(self.rate(Operation::Load), 1);
+    }
 }
 
 #[test]
@@ -191,11 +200,7 @@ fn rare_classes_are_all_recorded_and_frequent_ones_within_the_budget() {
     assert!(error.abs() < 5.0 / (loads[1] as f64).sqrt(), "{error}");
 
     // Loads become rare: they are all recorded again as soon as the thread looks, at a record or at another time.
-    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 5_000)]);
-    thread.look();
-    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 5_000)]);
-    thread.look();
-    assert_eq!(thread.rate(Operation::Load), 1);
+    thread.loads_are_rare(5_000);
     let [loads] = thread.phase(100 * PERIOD, [(Operation::Load, 5_000)]);
     assert_eq!(loads[0], loads[1]);
     // And frequent again.
@@ -271,11 +276,7 @@ fn countdowns_leave_a_quarter_to_records() {
     let error = loads[2] as f64 / loads[0] as f64 - 1.0;
     assert!(error.abs() < 5.0 / (loads[1] as f64).sqrt(), "{error}");
     // Nothing is owed for it: when loads become rare all of them are recorded soon.
-    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 20_000)]);
-    thread.look();
-    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 20_000)]);
-    thread.look();
-    assert_eq!(thread.rate(Operation::Load), 1);
+    thread.loads_are_rare(20_000);
 }
 
 #[test]

@@ -31,7 +31,7 @@
 //! A handler that interrupts the runtime keeps its signal for later and touches nothing that is
 //! guarded, so it does not lock. One that interrupts the cache may lock: the thread does not hold it.
 //!
-//! **I4 (one lock).** What threads use one at a time is guarded by one lock. Nobody waits while holding it.
+//! **I4 (one lock).** What threads use one at a time is guarded by one lock. Nobody waits while holding it, but for a thread to stop, and not for long.
 //!
 //! **I5 (lock-free paths).** Linked code, tables of indirect targets, appending a record and publishing a chunk take no lock.
 #![allow(unsafe_code)] // reason: a lock.
