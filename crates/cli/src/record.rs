@@ -57,7 +57,7 @@ pub(crate) const TIMED_WINDOW: u32 = 4096;
 /// Events where none are named, no queries are put and all of them are cheap: sampled, or written to a stream.
 pub(crate) const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 /// Events where each is counted: values would cost several times as much, and functions and loops follow from these.
-const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
+pub(crate) const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
 
 /// Wishes of a recording beside events.
 #[derive(Clone, Copy)]

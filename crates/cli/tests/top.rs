@@ -6,7 +6,7 @@ mod compile;
 #[path = "common/pty.rs"]
 mod pty;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -43,12 +43,23 @@ struct Terminal {
 
 impl Terminal {
     fn start(dir: &Dir, size: (u16, u16), no_color: bool) -> Self {
+        let program = ["--budget", "5", "--", "./busy"];
+        Self::begin(dir, size, no_color, &program)
+    }
+
+    /// The command with these options.
+    fn of(dir: &Dir, size: (u16, u16), options: &[&str]) -> Self {
+        Self::begin(dir, size, false, options)
+    }
+
+    fn begin(dir: &Dir, size: (u16, u16), no_color: bool, options: &[&str]) -> Self {
         let pty = Pty::new(size);
         // It gets the terminal as its own, so that a change of size reaches it.
         let mut command = Command::new("setsid");
         command
             .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_trommel")])
-            .args(["top", "--delay", "0.5", "--budget", "5", "--", "./busy"])
+            .args(["top", "--delay", "0.5"])
+            .args(options)
             .current_dir(&dir.0)
             .env("TERM", "xterm-256color")
             .env_remove("NO_COLOR")
@@ -246,6 +257,111 @@ fn one_screen_and_lines_of_json_need_no_terminal() {
     assert!(moments[1]["wall_ns"].as_u64() > Some(0));
 }
 
+/// Executes `adds` until there is a file `second`, and `walks` from then on.
+const PHASES: &str = r#"
+#include <unistd.h>
+static volatile unsigned sink;
+__attribute__((noinline)) static void adds(void) { for (unsigned i = 0; i < 20000; i++) sink += i; }
+__attribute__((noinline)) static void walks(void) {
+  for (unsigned i = 1; i < 400; i++) for (unsigned x = i; x != 1; ) x = x & 1 ? 3 * x + 1 : x / 2;
+}
+int main(void) {
+  while (access("second", F_OK)) for (int n = 0; n < 50; n++) adds();
+  for (;;) walks();
+}
+"#;
+
+/// Functions of an interval's candidates, most frequent first.
+fn functions(interval: &Value) -> Vec<&str> {
+    let all = interval["candidates"].as_array().expect("candidates");
+    all.iter().filter_map(|c| c["function"].as_str()).collect()
+}
+
+/// Tests that candidates are those of the phase that is under way, whoever counts: generated code, or the service thread.
+#[test]
+fn candidates_follow_the_phase_that_is_under_way() {
+    let dir = Dir::new("top-phases");
+    compile(&dir.0, "phases", &["-O1"], PHASES);
+    for (spec, thread) in [("M4[10k,1%]2048", 1.into()), ("S4[10k,1%]512", Value::Null)] {
+        let _ = std::fs::remove_file(dir.0.join("second"));
+        let mut top = Command::new(env!("CARGO_BIN_EXE_trommel"))
+            .args(["top", "--json", "-d", "0.2", "-c", spec, "--", "./phases"])
+            .current_dir(&dir.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
+        let mut moments = lines
+            .map(|line| -> Value { serde_json::from_str(&line.expect("a line")).expect("JSON") });
+        let latest = |moment: &Value| moment["intervals"]["latest"][0].clone();
+        // Other code runs before the first phase, and while one ends.
+        let mut until = |function: &str| {
+            let found = moments.by_ref().take(300).map(|moment| latest(&moment));
+            let mut found = found.filter(|latest| !latest.is_null());
+            found.find(|latest| functions(latest).first() == Some(&function))
+        };
+        let first = until("adds").expect("the first phase");
+        assert_eq!(first["thread"], thread);
+        assert_eq!(first["events"], 10_000);
+        assert_eq!(functions(&first), ["adds"], "{first}");
+        assert!(
+            first["candidates"][0]["share"].as_f64() > Some(0.9),
+            "{first}"
+        );
+        std::fs::write(dir.0.join("second"), "").expect("a file");
+        let second = until("walks").expect("the second phase");
+        assert!(functions(&second).iter().all(|f| *f == "walks"), "{second}");
+        let number = |interval: &Value| interval["interval"].as_u64();
+        assert!(number(&second) > number(&first));
+        assert!(second["ended_ns_ago"].as_u64() < Some(5_000_000_000));
+        drop(moments);
+        // It ends when nobody reads any more, and the program with it.
+        top.wait().expect("ends");
+    }
+}
+
+/// Tests the screen of candidates, as text and on a terminal.
+#[test]
+fn the_last_interval_is_on_the_screen() {
+    let dir = busy("top-intervals");
+    let once = |spec: &str| {
+        let args = ["top", "--once", "-d", "0.2", "-c", spec, "--", "./busy"];
+        String::from_utf8(dir.trommel(&args)).expect("UTF-8")
+    };
+    let text = once("M4[100k,1%]2048");
+    for part in [
+        "# ./busy",
+        "interval ",
+        " ago",
+        "# candidates",
+        " edge ",
+        " hot+",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("# functions"), "{text}");
+    let text = once("M4[1000M,1%]2048");
+    assert!(
+        text.contains("no interval has ended yet") && !text.contains("# cand"),
+        "{text}"
+    );
+    let mut top = Terminal::of(&dir, (80, 24), &["-c", "M4[100k,1%]2048", "--", "./busy"]);
+    let lines = top.until("candidates", |lines| {
+        has(
+            lines,
+            &["[candidates]", " hot+", "interval ", " ago", "q quit"],
+        )
+    });
+    assert_eq!(lines.len(), 24);
+    top.press("h");
+    top.until("help", |lines| {
+        has(lines, &["last interval that has ended"])
+    });
+    top.press("qq");
+    assert!(top.command.wait().expect("ends").success());
+}
+
 #[test]
 fn what_cannot_be_shown_is_said_in_words() {
     let dir = busy("top-refused");
@@ -273,6 +389,21 @@ fn what_cannot_be_shown_is_said_in_words() {
         status == Some(1) && said.contains("trommel record"),
         "{said}"
     );
+    let (_, said) = refused(&["--once", "-c", "P257", "--", "./busy"]);
+    assert!(
+        said.contains("interval profiler") && said.contains("M4["),
+        "{said}"
+    );
+    let (_, said) = refused(&[
+        "--once",
+        "-c",
+        "M4[10k,1%]2048",
+        "-e",
+        "latency",
+        "--",
+        "./busy",
+    ]);
+    assert!(said.contains("latency") && said.contains("edge"), "{said}");
     let mut sleeping = Command::new("sleep");
     let sleeping = sleeping
         .arg("60")

@@ -115,8 +115,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// An interval of a thread has ended. `candidates`: those of its tuples, in any order.
-    pub fn add(&mut self, thread: u32, events: u64, mut candidates: Vec<Message>) {
+    /// An interval of a thread has ended. `candidates`: those of its tuples, in any order. Returns its number, and the events of its
+    /// sequence before it.
+    pub fn add(&mut self, thread: u32, events: u64, mut candidates: Vec<Message>) -> (u64, u64) {
         let sequences = &mut self.intervals.sequences;
         let at = sequences.binary_search_by_key(&thread, |s| s.thread);
         let at = at.unwrap_or_else(|at| {
@@ -133,7 +134,7 @@ impl Keeper {
         sequence.events = start.saturating_add(events);
         let number = sequence.ended;
         if candidates.len() > CANDIDATES || halvings(thread, number) < self.intervals.halvings {
-            return;
+            return (number, start);
         }
         sort(&mut candidates);
         candidates.shrink_to_fit();
@@ -148,6 +149,12 @@ impl Keeper {
         while self.kept > MOST || self.candidates > CANDIDATES {
             self.halve();
         }
+        (number, start)
+    }
+
+    /// Returns the number of intervals that have ended.
+    pub fn ended(&self) -> u64 {
+        self.intervals.ended()
     }
 
     /// Drops every second interval, at random.
@@ -194,12 +201,9 @@ mod tests {
     #[test]
     fn all_are_kept_while_they_fit_and_candidates_are_in_order() {
         let mut keeper = Keeper::default();
-        for thread in [2, 1, 2] {
-            keeper.add(
-                thread,
-                100,
-                vec![message(1, 20), message(3, 50), message(2, 50)],
-            );
+        for (thread, at) in [(2, (1, 0)), (1, (1, 0)), (2, (2, 100))] {
+            let candidates = vec![message(1, 20), message(3, 50), message(2, 50)];
+            assert_eq!(keeper.add(thread, 100, candidates), at);
         }
         let intervals = keeper.finish();
         let found: Vec<_> = (intervals.each())

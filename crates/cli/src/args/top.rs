@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::parse;
+use super::parse::Events;
 
 /// Arguments of `top`.
 #[derive(Args, Debug)]
@@ -15,6 +16,7 @@ Examples:
   trommel top -p PID                        a running process, for about 1 % of its time
   trommel top --budget 3 -- ./app           start a program and watch it
   trommel top --once -p PID                 one screen as text, without a terminal
+  trommel top -c 'M4[10k,1%]2048' -- ./app  what is frequent in the last interval that has ended
   trommel top --json --count 3 -- ./app     three lines of JSON, for scripts (`trommel help json`)
 
 Keys: q quits, arrows move, s sorts, h shows all others.
@@ -28,6 +30,16 @@ pub(crate) struct TopArgs {
     /// Sample the whole machine, the kernel included; needs CAP_PERFMON
     #[arg(short, long, conflicts_with_all = ["pid", "program"])]
     pub(crate) all: bool,
+
+    /// Show the candidates of the last interval of a profiler such as 'M4[10k,1%]2048'
+    ///
+    /// It counts all events of the process, in place of sampling it. See `trommel help specs`.
+    #[arg(short, long = "compress", value_name = "SPEC", conflicts_with_all = ["all", "budget"])]
+    pub(crate) compressor: Option<String>,
+
+    /// With -c: events, such as edge, call, value; the default is edge,call
+    #[arg(short, long, value_name = "KINDS", value_parser = parse::events, requires = "compressor")]
+    pub(crate) events: Option<Events>,
 
     /// Spend at most PCT percent on it
     #[arg(long, value_name = "PCT", value_parser = parse::budget, default_value_t = 1.0)]

@@ -8,18 +8,20 @@
 //! A child collects, and its parent has the terminal. Between them is a pipe of snapshots with names. Where the parent is gone, the
 //! kernel asks the child to end, and it detaches.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
+use trommel_compress::Spec;
 use trommel_host::kernel::interrupt::Guard;
 use trommel_host::machine::{self, Subject};
-use trommel_host::serve::epochs::Epochs;
+use trommel_host::serve::epochs::{Epochs, LatestIntervals};
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_symbol::Files;
-use trommel_tuple::Kind;
+use trommel_tuple::{Kind, KindSet};
 
 use super::snapshot::Snapshot;
 use crate::args::SKIP;
@@ -35,6 +37,15 @@ pub(super) struct Settings {
     pub(super) pid: Option<i32>,
     pub(super) budget: f64,
     pub(super) delay: Duration,
+    /// The interval profiler of a process, if its latest intervals are shown.
+    pub(super) intervals: Option<Profiler>,
+}
+
+/// An interval profiler, and what it profiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Profiler {
+    pub(super) spec: Spec,
+    pub(super) kinds: KindSet,
 }
 
 /// Collects until the process ends or `guard` is interrupted, and returns the exit status.
@@ -43,9 +54,10 @@ pub(super) fn run(settings: Settings, to: File, guard: &Guard) -> u8 {
         to,
         files: Files::new(),
     };
-    let done = match settings.pid {
-        Some(pid) => windows(settings, pid, &mut lines, guard),
-        None => samples(settings, &mut lines, guard),
+    let done = match (settings.pid, settings.intervals) {
+        (Some(pid), Some(profiler)) => intervals(settings, (pid, profiler), &mut lines, guard),
+        (Some(pid), None) => windows(settings, pid, &mut lines, guard),
+        (None, _) => samples(settings, &mut lines, guard),
     };
     match done {
         Ok(()) => 0,
@@ -87,7 +99,7 @@ fn windows(settings: Settings, pid: i32, lines: &mut Lines, guard: &Guard) -> Re
         ..Options::of(program, arguments, kinds())?
     };
     // News come between profiles, and are written with the next one.
-    let said = std::cell::RefCell::new(Vec::new());
+    let said = RefCell::new(Vec::new());
     let mut notice = |news| said.borrow_mut().push(news::sentence(&news));
     let mut give = |profile: Profile| {
         let mut snapshot = Snapshot::of_windows(&profile, &lines.files);
@@ -102,7 +114,36 @@ fn windows(settings: Settings, pid: i32, lines: &mut Lines, guard: &Guard) -> Re
     Ok(())
 }
 
-fn kinds() -> trommel_tuple::KindSet {
+fn intervals(
+    settings: Settings,
+    (pid, profiler): (i32, Profiler),
+    lines: &mut Lines,
+    guard: &Guard,
+) -> Result<()> {
+    let (program, arguments) = host::running(pid)?;
+    let options = Options {
+        compressor: profiler.spec,
+        ..Options::of(program, arguments, profiler.kinds)?
+    };
+    let said = RefCell::new(Vec::new());
+    let mut notice = |news| said.borrow_mut().push(news::sentence(&news));
+    let mut give = |latest: LatestIntervals| {
+        let mut snapshot = Snapshot::of_intervals(&latest, &profiler.spec, &lines.files);
+        snapshot.news = said.take();
+        lines.write(&snapshot);
+    };
+    let epochs = Epochs::of_intervals(settings.delay, &mut give);
+    let recording = host::record_epochs(options, pid, None, guard, &mut notice, Some(epochs))?;
+    // The process ends now: giving back each piece would only take time.
+    std::mem::forget(recording);
+    // What was said at last has no counts.
+    for news in said.take() {
+        lines.write(&Snapshot::said(news));
+    }
+    Ok(())
+}
+
+fn kinds() -> KindSet {
     let kinds: [Kind; 3] = USUAL_KINDS;
     kinds.into_iter().collect()
 }

@@ -4,6 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use std::time::{Duration, Instant};
+
+use super::intervals::{IntervalRow, Intervals};
 use super::snapshot::{FunctionRow, ProcessRow, Snapshot, TransferRow, ValueRow, Valued};
 
 /// Moments that are recent.
@@ -16,6 +19,8 @@ const NEWS: usize = 3;
 pub(super) struct History {
     recent: VecDeque<Snapshot>,
     all: Sum,
+    /// Time at which the last one came.
+    came: Option<Instant>,
     /// Last news first.
     pub(super) news: VecDeque<String>,
 }
@@ -31,6 +36,7 @@ impl History {
             return;
         }
         self.all.add(&snapshot);
+        self.came = Some(Instant::now());
         self.recent.push_back(snapshot);
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -48,6 +54,23 @@ impl History {
     /// The last moment.
     pub(super) fn last(&self) -> Option<&Snapshot> {
         self.recent.back()
+    }
+
+    /// The latest intervals, if an interval profiler counts.
+    pub(super) fn intervals(&self) -> Option<&Intervals> {
+        self.last()?.intervals.as_ref()
+    }
+
+    /// The latest interval of each thread, or of threads whose interval ended in the last moments only, the last one first; with the time since
+    /// it ended.
+    pub(super) fn latest(&self, whole: bool) -> Vec<(&IntervalRow, Duration)> {
+        let since = self.came.map_or(Duration::ZERO, |came| came.elapsed());
+        let ago = |row: &IntervalRow| since + Duration::from_nanos(row.ended_ns_ago);
+        let recent = self.recent.iter().map(|snapshot| snapshot.wall_ns).sum();
+        let all = self.intervals().map_or(&[][..], |found| &found.latest);
+        let shown = all.iter().enumerate();
+        let shown = shown.filter(|(n, row)| *n == 0 || whole || row.ended_ns_ago <= recent);
+        shown.map(|(_, row)| (row, ago(row))).collect()
     }
 
     /// The sum of the last moments, or of all.
@@ -85,10 +108,10 @@ impl Sum {
     fn add(&mut self, snapshot: &Snapshot) {
         self.wall_ns += snapshot.wall_ns;
         self.cpu_ns += snapshot.cpu_ns;
-        self.samples += snapshot.samples;
-        self.total += snapshot.total;
+        self.samples += snapshot.samples.unwrap_or(0);
+        self.total += snapshot.total.unwrap_or(0.0);
         self.is_time = snapshot.unit == "ns";
-        self.cost += snapshot.cost_percent * snapshot.wall_ns as f64;
+        self.cost += snapshot.cost_percent.unwrap_or(0.0) * snapshot.wall_ns as f64;
         for (kind, seen) in &snapshot.seen {
             let sum = self.seen.entry(kind.clone()).or_default();
             *sum = sum.saturating_add(*seen);

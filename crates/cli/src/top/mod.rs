@@ -5,6 +5,7 @@
 
 mod collect;
 mod history;
+mod intervals;
 mod screen;
 mod snapshot;
 mod state;
@@ -24,14 +25,17 @@ use trommel_host::kernel::interrupt::{self, Guard};
 use trommel_host::serve::record::check_windows;
 use trommel_host::takeover::children::{self, Child};
 use trommel_symbol::launch;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::args::TopArgs;
+use crate::compress;
 use crate::output;
+use crate::record::CHEAP_KINDS;
 use crate::report::table::Style;
-use collect::Settings;
+use collect::{Profiler, Settings};
 use history::History;
 use snapshot::Snapshot;
-use state::{Shown, State};
+use state::State;
 
 /// Time that collecting may take to end, and the program too.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,24 +46,30 @@ const IDLE: Duration = Duration::from_secs(8);
 /// Rows of each table of one screen.
 const ROWS: usize = 12;
 
+/// Events that an interval profiler counts.
+const COUNTED: [Kind; 5] = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type, Kind::Path];
+
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let on_screen = !args.once && !args.json;
     if on_screen {
         check_terminal()?;
     }
-    if !args.all {
+    let intervals = profiler(args)?;
+    if !args.all && intervals.is_none() {
         check_windows()?;
     }
     let mut program = match args.program.is_empty() {
         true => None,
         false => Some(start(args)?),
     };
+    let of_intervals = intervals.is_some();
     let pid = args.pid.or(program.as_ref().map(|p| p.id() as i32));
     let settings = Settings {
         pid,
         budget: args.budget,
         delay: args.delay,
+        intervals,
     };
     let guard = interrupt::guard();
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
@@ -73,8 +83,8 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let moments = moments(reader);
     let done = match (args.json, args.once) {
         (true, _) => lines(&moments, args.count, &guard),
-        (_, true) => once(&moments, args.delay, &guard),
-        _ => on_terminal(&moments, &guard),
+        (_, true) => once(&moments, State::new(of_intervals), args.delay, &guard),
+        _ => on_terminal(&moments, State::new(of_intervals), &guard),
     };
     let by_itself = program.as_mut().and_then(|p| p.try_wait().ok().flatten());
     child.ask();
@@ -97,6 +107,37 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
             "nothing was counted: what is watched ended, or sleeps; try again when it runs, or with a larger --budget"
         ),
     }
+}
+
+/// The interval profiler that was asked for.
+fn profiler(args: &TopArgs) -> Result<Option<Profiler>> {
+    let Some(text) = &args.compressor else {
+        return Ok(None);
+    };
+    let spec = compress::parse(text)?;
+    if spec.interval().is_none() {
+        bail!(
+            "-c {spec}: top shows what an interval profiler finds: name one, as in -c 'M4[10k,1%]2048' (`trommel help specs`), \
+             or leave it out to sample"
+        );
+    }
+    let kinds = match args.events {
+        None => CHEAP_KINDS.into_iter().collect(),
+        Some(events) if events.stacks || events.contexts || events.sharing => bail!(
+            "-e: an interval profiler counts no contexts, sharing or stacks: name edge, call, value, type or path"
+        ),
+        Some(events) if events.kinds.is_empty() => {
+            bail!("-e none: an interval profiler needs events, such as -e edge,call")
+        }
+        Some(events) => events.kinds,
+    };
+    let counted: KindSet = COUNTED.into_iter().collect();
+    if let Some(kind) = kinds.iter().find(|kind| !counted.has(*kind)) {
+        bail!(
+            "-e {kind}: an interval profiler counts edge, call, value, type and path: name some of these"
+        );
+    }
+    Ok(Some(Profiler { spec, kinds }))
 }
 
 /// Checks that there is a terminal to show screens on.
@@ -209,7 +250,12 @@ fn lines(moments: &Receiver<Snapshot>, count: Option<u64>, guard: &Guard) -> Res
 }
 
 /// Writes one screen as text.
-fn once(moments: &Receiver<Snapshot>, delay: Duration, guard: &Guard) -> Result<History> {
+fn once(
+    moments: &Receiver<Snapshot>,
+    state: State,
+    delay: Duration,
+    guard: &Guard,
+) -> Result<History> {
     let mut history = History::default();
     let mut counted = 0;
     let until = Some(Instant::now() + IDLE + 2 * delay);
@@ -227,11 +273,18 @@ fn once(moments: &Receiver<Snapshot>, delay: Duration, guard: &Guard) -> Result<
     let mut out = output::stdout();
     let sum = history.sum(true);
     writeln!(out, "# {}", output::printable(&last.command))?;
-    let facts = screen::facts(&State::default(), &history, &sum);
+    let facts = screen::facts(&state, &history, &sum);
     writeln!(out, "#{facts}")?;
-    for shown in Shown::ALL {
-        let table = tables::lines(&sum, shown, shown.orders()[0], style.width);
+    for &shown in state.tables() {
+        let of = (shown, shown.orders()[0]);
+        let table = tables::lines(&history, &sum, &state, of, style.width);
         if table.rows.is_empty() {
+            if history
+                .intervals()
+                .is_some_and(|found| !found.latest.is_empty())
+            {
+                writeln!(out, "#{}", screen::nothing(&state, &history))?;
+            }
             continue;
         }
         writeln!(out, "\n# {}", style.strong(shown.name()))?;
@@ -245,11 +298,11 @@ fn once(moments: &Receiver<Snapshot>, delay: Duration, guard: &Guard) -> Result<
 }
 
 #[cfg(feature = "top")]
-fn on_terminal(moments: &Receiver<Snapshot>, guard: &Guard) -> Result<History> {
-    terminal::run(moments, guard)
+fn on_terminal(moments: &Receiver<Snapshot>, state: State, guard: &Guard) -> Result<History> {
+    terminal::run(moments, state, guard)
 }
 
 #[cfg(not(feature = "top"))]
-fn on_terminal(_: &Receiver<Snapshot>, _: &Guard) -> Result<History> {
+fn on_terminal(_: &Receiver<Snapshot>, _: State, _: &Guard) -> Result<History> {
     check_terminal().map(|()| History::default())
 }

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trommel_code::Program;
+use trommel_compress::Spec;
+use trommel_host::serve::epochs::LatestIntervals;
 use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
+use super::intervals::Intervals;
 use crate::load;
 use crate::output::command_line;
 use crate::report::functions;
@@ -22,7 +25,7 @@ use crate::report::view::{Transfer, View};
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.top/1";
 /// Entries of each list, hottest first.
-const MOST: usize = 200;
+pub(super) const MOST: usize = 200;
 /// Values of each load.
 const VALUES: usize = 3;
 
@@ -39,12 +42,14 @@ pub(crate) struct Snapshot {
     pub(super) cpu_ns: u64,
     /// Threads that were started so far, where that is known.
     pub(super) threads: u64,
-    pub(super) cost_percent: f64,
-    pub(super) budget_percent: f64,
-    /// Windows or samples.
-    pub(super) samples: u64,
-    /// Sum of `self` of all functions, also those that are not listed.
-    pub(super) total: f64,
+    /// None: it is not known.
+    pub(super) cost_percent: Option<f64>,
+    /// None: without a budget.
+    pub(super) budget_percent: Option<f64>,
+    /// Windows or samples; None: all events are counted.
+    pub(super) samples: Option<u64>,
+    /// Sum of `self` of all functions, also those that are not listed; None: functions are not known.
+    pub(super) total: Option<f64>,
     /// Events by kind, also those that are not listed.
     pub(super) seen: BTreeMap<String, u64>,
     pub(super) functions: Vec<FunctionRow>,
@@ -52,6 +57,9 @@ pub(crate) struct Snapshot {
     pub(super) calls: Vec<TransferRow>,
     pub(super) values: Vec<ValueRow>,
     pub(super) processes: Vec<ProcessRow>,
+    /// Latest intervals, where an interval profiler counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) intervals: Option<Intervals>,
     /// Sentences about the run, such as why it is not observed any more.
     pub(super) news: Vec<String>,
 }
@@ -114,7 +122,7 @@ impl Snapshot {
 
     /// Returns true if it has counts.
     pub(super) fn has_counts(&self) -> bool {
-        !self.functions.is_empty()
+        !self.functions.is_empty() || self.intervals.is_some()
     }
 
     /// Counts of a process in windows.
@@ -131,15 +139,30 @@ impl Snapshot {
             wall_ns: profile.run.wall,
             cpu_ns: windows.map_or(0, |windows| windows.cpu),
             threads: profile.threads.started,
-            cost_percent: windows.map_or(0.0, |windows| windows.cost()),
-            budget_percent: windows.map_or(0.0, |windows| windows.budget),
-            samples: windows.map_or(0, |windows| windows.counted),
-            total: program.as_ref().map_or(0.0, |p| p.executed().times),
+            cost_percent: windows.map(|windows| windows.cost()),
+            budget_percent: windows.map(|windows| windows.budget),
+            samples: Some(windows.map_or(0, |windows| windows.counted)),
+            total: Some(program.as_ref().map_or(0.0, |p| p.executed().times)),
             seen: (kinds.map(|(kind, data)| (kind.name().to_owned(), data.seen))).collect(),
             functions: program.map_or_else(Vec::new, |program| of_program(&mut view, &program)),
             branches: transfers(&mut view, Kind::Edge),
             calls: transfers(&mut view, Kind::Call),
             values: values(&mut view),
+            ..Self::default()
+        }
+    }
+
+    /// Latest intervals of a process.
+    pub(super) fn of_intervals(latest: &LatestIntervals, spec: &Spec, files: &Files) -> Self {
+        let profile = &latest.profile;
+        Self {
+            schema: SCHEMA.to_owned(),
+            unit: "events".to_owned(),
+            command: command_line(&profile.command),
+            wall_ns: profile.run.wall,
+            cpu_ns: latest.cpu.as_nanos() as u64,
+            threads: profile.threads.started,
+            intervals: Some(Intervals::new(latest, spec, files)),
             ..Self::default()
         }
     }
@@ -166,12 +189,12 @@ impl Snapshot {
             },
             wall_ns: profile.run.wall,
             cpu_ns: profile.run.target_cpu,
-            budget_percent: machine.map_or(0.0, |machine| machine.budget),
-            cost_percent: machine.map_or(0.0, |machine| machine.cost()),
-            samples: machine.map_or(0, |machine| machine.taken),
+            budget_percent: machine.map(|machine| machine.budget),
+            cost_percent: machine.map(|machine| machine.cost()),
+            samples: Some(machine.map_or(0, |machine| machine.taken)),
             ..Self::default()
         };
-        all.total = samples.map_or(0.0, |samples| samples.total().executions);
+        all.total = Some(samples.map_or(0.0, |samples| samples.total().executions));
         for function in samples.map_or_else(Vec::new, |s| samples::functions(&mut view, s)) {
             all.functions.push(FunctionRow {
                 name: view.shortened(&function.name),

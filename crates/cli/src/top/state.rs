@@ -9,10 +9,13 @@ pub(super) enum Shown {
     Calls,
     Values,
     Processes,
+    /// Candidates of the latest intervals.
+    Candidates,
 }
 
 impl Shown {
-    pub(super) const ALL: [Self; 5] = [
+    /// Tables of counts.
+    pub(super) const COUNTS: [Self; 5] = [
         Self::Functions,
         Self::Branches,
         Self::Calls,
@@ -27,6 +30,7 @@ impl Shown {
             Self::Calls => "calls",
             Self::Values => "values",
             Self::Processes => "processes",
+            Self::Candidates => "candidates",
         }
     }
 
@@ -37,6 +41,7 @@ impl Shown {
             Self::Branches | Self::Calls => &["count", "name"],
             Self::Values => &["executions", "share", "name"],
             Self::Processes => &["time", "pid"],
+            Self::Candidates => &["share", "thread", "name"],
         }
     }
 }
@@ -63,6 +68,8 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     pub(super) shown: Shown,
+    /// An interval profiler counts.
+    of_intervals: bool,
     order: usize,
     /// Number of the chosen row.
     pub(super) chosen: usize,
@@ -76,6 +83,24 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The choices at first. `of_intervals`: an interval profiler counts.
+    pub(super) fn new(of_intervals: bool) -> Self {
+        let mut state = Self {
+            of_intervals,
+            ..Self::default()
+        };
+        state.shown = state.tables()[0];
+        state
+    }
+
+    /// Tables that there are.
+    pub(super) const fn tables(&self) -> &'static [Shown] {
+        match self.of_intervals {
+            true => &[Shown::Candidates],
+            false => &Shown::COUNTS,
+        }
+    }
+
     /// The order of rows.
     pub(super) fn order(&self) -> &'static str {
         let orders = self.shown.orders();
@@ -94,11 +119,14 @@ impl State {
             Action::PageDown => self.chosen = (self.chosen + page.max(1)).min(last),
             Action::First => self.chosen = 0,
             Action::Last => self.chosen = last,
-            Action::Show(shown) => self.show(shown),
+            Action::Show(shown) if self.tables().contains(&shown) => self.show(shown),
+            // There is no such table.
+            Action::Show(_) => {}
             Action::Next => {
-                let at = Shown::ALL.iter().position(|shown| *shown == self.shown);
-                let next = at.map_or(0, |at| (at + 1) % Shown::ALL.len());
-                self.show(Shown::ALL[next]);
+                let tables = self.tables();
+                let at = tables.iter().position(|shown| *shown == self.shown);
+                let next = at.map_or(0, |at| (at + 1) % tables.len());
+                self.show(tables[next]);
             }
             Action::Sort => self.order = (self.order + 1) % self.shown.orders().len(),
             Action::Whole => self.whole = !self.whole,
@@ -141,10 +169,23 @@ mod tests {
         assert_eq!((state.order(), state.chosen), ("calls", 1));
         state.act(Action::Show(Shown::Values), 3, 10);
         assert_eq!((state.order(), state.chosen), ("executions", 0));
-        for _ in Shown::ALL {
+        for _ in Shown::COUNTS {
             state.act(Action::Next, 3, 10);
         }
         assert_eq!(state.shown, Shown::Values);
+    }
+
+    #[test]
+    fn with_an_interval_profiler_there_are_candidates_alone() {
+        let mut state = State::new(true);
+        assert_eq!(state.tables(), [Shown::Candidates]);
+        for action in [Action::Next, Action::Show(Shown::Branches)] {
+            state.act(action, 3, 10);
+            assert_eq!(state.shown, Shown::Candidates);
+        }
+        state.act(Action::Sort, 3, 10);
+        assert_eq!(state.order(), "thread");
+        assert!(!State::new(false).tables().contains(&Shown::Candidates));
     }
 
     #[test]

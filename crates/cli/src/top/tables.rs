@@ -1,8 +1,11 @@
 //! The tables of a screen, as lines that fit.
 
-use super::history::Sum;
+use std::time::Duration;
+
+use super::history::{History, Sum};
+use super::intervals::CandidateRow;
 use super::snapshot::{FunctionRow, TransferRow, ValueRow};
-use super::state::Shown;
+use super::state::{Shown, State};
 use crate::output::{duration, grouped};
 use crate::report::processes::cut;
 use crate::report::table::{Style, Table};
@@ -19,8 +22,15 @@ pub(super) struct Lines {
 }
 
 /// Returns a table in an order, in lines of so many columns.
-pub(super) fn lines(sum: &Sum, shown: Shown, order: &str, width: usize) -> Lines {
+pub(super) fn lines(
+    history: &History,
+    sum: &Sum,
+    state: &State,
+    (shown, order): (Shown, &str),
+    width: usize,
+) -> Lines {
     match shown {
+        Shown::Candidates => candidates(history, state.whole, order, width),
         Shown::Functions => functions(sum, order, width),
         Shown::Branches => transfers(sum.branches(), sum.seen("edge"), order, width),
         Shown::Calls => transfers(sum.calls(), sum.seen("call"), order, width),
@@ -138,6 +148,52 @@ fn values(sum: &Sum, order: &str, width: usize) -> Lines {
         ]);
     }
     written(&table, width)
+}
+
+/// Candidates of the latest intervals, of each thread.
+fn candidates(history: &History, whole: bool, order: &str, width: usize) -> Lines {
+    let latest = history.latest(whole);
+    let several = latest.len() > 1;
+    let rows = latest.iter().flat_map(|(interval, age)| {
+        let of = |row| (interval.thread, *age, row);
+        interval.candidates.iter().map(of)
+    });
+    let mut rows: Vec<(Option<u32>, Duration, &CandidateRow)> = rows.collect();
+    let by_share = |a: &CandidateRow, b: &CandidateRow| {
+        let name = |row: &CandidateRow| (row.at.clone(), row.to.clone(), row.value.clone());
+        (b.share.total_cmp(&a.share)).then_with(|| name(a).cmp(&name(b)))
+    };
+    rows.sort_by(|(of_a, _, a), (of_b, _, b)| match order {
+        "name" => (&a.at, &a.to, &a.value).cmp(&(&b.at, &b.to, &b.value)),
+        "thread" => (of_a.cmp(of_b)).then_with(|| by_share(a, b)),
+        _ => by_share(a, b).then_with(|| of_a.cmp(of_b)),
+    });
+    let ended = if several { "ended" } else { "" };
+    let mut table =
+        Table::new(["count", "%", "thread", ended, "kind", "at", "to", "module"]).numbers(4);
+    for (thread, age, row) in rows.into_iter().take(MOST) {
+        let to = row.to.as_ref().or(row.value.as_ref());
+        let [thread, ended] = match thread.filter(|_| several) {
+            None => [String::new(), String::new()],
+            Some(thread) => [thread.to_string(), ago(age)],
+        };
+        table.row([
+            grouped(row.count),
+            format!("{:.1}%", 100.0 * row.share),
+            thread,
+            ended,
+            row.kind.clone(),
+            row.at.clone(),
+            to.cloned().unwrap_or_default(),
+            row.module.clone(),
+        ]);
+    }
+    written(&table, width)
+}
+
+/// A time that is over, in words.
+pub(super) fn ago(time: Duration) -> String {
+    format!("{} ago", duration(time.as_nanos() as u64))
 }
 
 fn processes(sum: &Sum, order: &str, width: usize) -> Lines {

@@ -48,10 +48,13 @@ impl Drop for Raw {
 ///
 /// # Errors
 /// The terminal is gone.
-pub(super) fn run(moments: &Receiver<Snapshot>, guard: &Guard) -> Result<History> {
+pub(super) fn run(
+    moments: &Receiver<Snapshot>,
+    mut state: State,
+    guard: &Guard,
+) -> Result<History> {
     let mut history = History::default();
     let mut held = Vec::new();
-    let mut state = State::default();
     let raw = Raw::enter()?;
     let mut drawn = Vec::new();
     while !state.quits && !guard.asked() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trommel_profile::windows::Windows;
-use trommel_profile::{KindProfile, Site};
+use trommel_profile::{KindProfile, Module, Site};
 use trommel_symbol::Symbols;
 use trommel_tuple::{Kind, KindSet, Place};
 
@@ -11,6 +11,7 @@ use crate::channel::shared::Shared;
 use crate::fold::contexts::Link;
 use crate::fold::folded::{Epoch, Folded};
 use crate::fold::folder::{Folder, Mode};
+use crate::fold::intervals::Latest;
 use crate::fold::threads::threads;
 
 impl Folder {
@@ -34,6 +35,20 @@ impl Folder {
             modules: self.dictionary.modules.list.clone(),
             windows,
         })
+    }
+
+    /// Returns the latest intervals of what was folded, the last one first, the number of all that have ended, and the modules of their places.
+    pub fn latest(&mut self) -> Option<(Vec<Latest>, u64, Vec<Module>)> {
+        if !self.keeps_latest() {
+            return None;
+        }
+        // Taken out while the modules are read, and back.
+        let mut ordered = self.take_ordered()?;
+        let modules = &self.dictionary.modules;
+        let (latest, ended) = ordered.latest(modules);
+        let modules = modules.list.clone();
+        self.mode = Mode::Ordered(ordered);
+        Some((latest, ended, modules))
     }
 
     /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where

@@ -191,6 +191,19 @@ impl Folder {
         }
     }
 
+    /// Keeps the latest interval of each thread.
+    pub fn of_latest(mut self) -> Self {
+        if let Mode::Ordered(ordered) = &mut self.mode {
+            ordered.keep_latest();
+        }
+        self
+    }
+
+    /// Returns true if the latest interval of each thread is kept.
+    pub fn keeps_latest(&self) -> bool {
+        self.ordered().is_some_and(Ordered::keeps_latest)
+    }
+
     /// Adds up calling contexts.
     pub fn of_contexts(mut self) -> Self {
         self.contexts = Some(Contexts::default());

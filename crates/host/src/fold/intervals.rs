@@ -1,24 +1,52 @@
-//! Candidates of intervals that are about to end.
+//! Intervals that end, with their candidates.
 //!
-//! The service thread's profiler reports those of all threads together. A profiler in generated code is a thread's own: its candidates come as
+//! The service thread's profiler reports candidates of all threads together. A profiler in generated code is a thread's own: its candidates come as
 //! records, and a mark at an interval's end. An interval without its mark has not ended, and is left out.
+//!
+//! Who looks at a run that goes on asks for the latest interval of each thread. It is kept only then.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-use trommel_profile::intervals::{CANDIDATES, Intervals, Keeper};
+use trommel_profile::intervals::{CANDIDATES, Interval, Intervals, Keeper, sort};
 use trommel_tuple::Message;
 
 /// Number of the thread for a profiler of all threads.
 pub(super) const ALL_THREADS: u32 = 0;
+/// Threads whose latest interval is kept: those whose intervals ended last.
+const LATEST: usize = 64;
+
+/// The latest interval of a thread.
+#[derive(Clone, Debug)]
+pub struct Latest {
+    /// Number of the thread; 0: a profiler of all threads.
+    pub thread: u32,
+    /// The interval.
+    pub interval: Interval,
+    /// Time at which its end was found.
+    pub ended: Instant,
+}
 
 /// Intervals that have ended, and candidates of those that are about to, by thread.
 #[derive(Default)]
 pub(super) struct Ending {
     keeper: Keeper,
     candidates: BTreeMap<u32, Vec<Message>>,
+    /// Latest intervals by thread, where somebody looks at them.
+    latest: Option<BTreeMap<u32, Latest>>,
 }
 
 impl Ending {
+    /// Keeps the latest interval of each thread.
+    pub(super) fn keep_latest(&mut self) {
+        self.latest = Some(BTreeMap::new());
+    }
+
+    /// Returns true if the latest interval of each thread is kept.
+    pub(super) const fn keeps_latest(&self) -> bool {
+        self.latest.is_some()
+    }
+
     /// A candidate of the thread's interval.
     pub(super) fn candidate(&mut self, thread: u32, message: Message) {
         let candidates = self.candidates.entry(thread).or_default();
@@ -30,12 +58,96 @@ impl Ending {
 
     /// The thread's interval, of so many events, has ended.
     pub(super) fn ended(&mut self, thread: u32, events: u64) {
-        let candidates = self.candidates.remove(&thread).unwrap_or_default();
-        self.keeper.add(thread, events, candidates);
+        let mut candidates = self.candidates.remove(&thread).unwrap_or_default();
+        let Some(latest) = &mut self.latest else {
+            self.keeper.add(thread, events, candidates);
+            return;
+        };
+        sort(&mut candidates);
+        let (number, start) = self.keeper.add(thread, events, candidates.clone());
+        let ended = Instant::now();
+        let interval = Interval {
+            number,
+            start,
+            events,
+            candidates,
+        };
+        latest.insert(
+            thread,
+            Latest {
+                thread,
+                interval,
+                ended,
+            },
+        );
+        if latest.len() > LATEST {
+            let oldest = latest.values().min_by_key(|latest| latest.ended);
+            if let Some(oldest) = oldest.map(|latest| latest.thread) {
+                latest.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns the latest intervals, the last one first, and the number of all that have ended.
+    pub(super) fn latest(&self) -> (Vec<Latest>, u64) {
+        let latest = self.latest.iter().flat_map(BTreeMap::values);
+        let mut latest: Vec<Latest> = latest.cloned().collect();
+        latest.sort_by_key(|latest| std::cmp::Reverse(latest.ended));
+        (latest, self.keeper.ended())
     }
 
     /// All intervals that have ended.
     pub(super) fn finish(self) -> Intervals {
         self.keeper.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
+
+    fn candidate(vaddr: u64) -> Message {
+        Message {
+            kind: Kind::Edge,
+            tuple: Tuple::new(Place::new(ModuleId(1), Vaddr(vaddr)), 1),
+            count: 10,
+            samples: 1,
+        }
+    }
+
+    #[test]
+    fn the_latest_interval_of_each_thread_is_kept_where_somebody_looks() {
+        let (mut kept, mut others) = (Ending::default(), Ending::default());
+        kept.keep_latest();
+        for (thread, vaddr) in [(1, 7), (2, 8), (1, 9), (3, 10), (2, 11)] {
+            for ending in [&mut kept, &mut others] {
+                ending.candidate(thread, candidate(vaddr));
+                ending.ended(thread, 100);
+            }
+        }
+        let (latest, ended) = kept.latest();
+        let found: Vec<_> = (latest.iter())
+            .map(|l| (l.thread, l.interval.number, l.interval.start))
+            .collect();
+        assert_eq!(found, [(2, 2, 100), (3, 1, 0), (1, 2, 100)]);
+        assert_eq!(latest[0].interval.candidates, [candidate(11)]);
+        assert_eq!(ended, 5);
+        assert!(others.latest().0.is_empty());
+        // What is kept for the report does not depend on it.
+        assert_eq!(kept.finish(), others.finish());
+    }
+
+    #[test]
+    fn of_many_threads_those_are_kept_whose_intervals_ended_last() {
+        let mut ending = Ending::default();
+        ending.keep_latest();
+        for thread in (1..=200).chain([1]) {
+            ending.ended(thread, 1);
+        }
+        let (latest, ended) = ending.latest();
+        let threads: Vec<u32> = latest.iter().map(|latest| latest.thread).collect();
+        let expected: Vec<u32> = [1].into_iter().chain((138..=200).rev()).collect();
+        assert_eq!((threads, ended), (expected, 201));
     }
 }

@@ -22,7 +22,7 @@
 //! | `folder` | the folder: its mode, and what its parts share |
 //! | `counting`, [`exact`], `settled` | the way *counted*: values in tables, then sorted lists |
 //! | `expand`, `ordered` | the way *ordered*: records into tuples, blocks, and the compressor |
-//! | `intervals` | intervals that end, with their candidates |
+//! | [`intervals`] | intervals that end, with their candidates |
 //! | `messages`, `message_of` | messages of the target's sampler |
 //! | `walking`, `acyclic` | acyclic paths |
 //! | [`simulated`] | simulated caches and predictors, and lines that threads share |
@@ -60,7 +60,7 @@ mod expand;
 mod finish;
 mod folded;
 mod folder;
-mod intervals;
+pub mod intervals;
 pub mod levels;
 mod message_of;
 mod messages;

@@ -9,7 +9,7 @@ use trommel_profile::intervals::Intervals;
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::acyclic::Acyclic;
-use super::intervals::{ALL_THREADS, Ending};
+use super::intervals::{ALL_THREADS, Ending, Latest};
 use super::messages::Messages;
 use super::simulated::Simulator;
 use crate::channel::modules::Modules;
@@ -128,6 +128,26 @@ impl Ordered {
         if let Some(ending) = &mut self.software.ending {
             ending.ended(thread, events);
         }
+    }
+
+    /// Keeps the latest interval of each thread.
+    pub(super) fn keep_latest(&mut self) {
+        if let Some(ending) = &mut self.software.ending {
+            ending.keep_latest();
+        }
+    }
+
+    /// Returns true if the latest interval of each thread is kept.
+    pub(super) fn keeps_latest(&self) -> bool {
+        let ending = self.software.ending.as_ref();
+        ending.is_some_and(Ending::keeps_latest)
+    }
+
+    /// Returns the latest intervals of events so far, as [`Ending::latest`] does.
+    pub(super) fn latest(&mut self, modules: &Modules) -> (Vec<Latest>, u64) {
+        self.block(modules);
+        let ending = self.software.ending.as_ref();
+        ending.map(Ending::latest).unwrap_or_default()
     }
 
     /// Intervals that have ended, if the compressor has any. No more will come.

@@ -1,23 +1,54 @@
 //! Epochs: the results of a run, given away from time to time while it goes on.
 //!
 //! The program does not stop for that. Its records are folded as far as they are written, and the counts are taken
-//! from the folder, which begins anew. A window that has not ended belongs to the epoch in which it ends. Epochs end at
+//! from the folder, which begins anew. Or the latest intervals of an interval profiler are given away, and nothing is taken.
+//! A window that has not ended belongs to the epoch in which it ends. Epochs end at
 //! multiples of their length since 1970, so that those of processes and machines are the same.
 
 use std::time::{Duration, SystemTime};
 
 use trommel_profile::Profile;
 
-/// Ends of epochs, and the receiver of their profiles.
+use crate::fold::intervals::Latest;
+
+/// Ends of epochs, and the receiver of their results.
 pub struct Epochs<'a> {
     every: Duration,
     number: u128,
-    give: &'a mut dyn FnMut(Profile),
+    give: Receiver<'a>,
+}
+
+/// Receivers of results.
+enum Receiver<'a> {
+    Windows(&'a mut dyn FnMut(Profile)),
+    Intervals(&'a mut dyn FnMut(LatestIntervals)),
+}
+
+/// Latest intervals of an interval profiler at the end of an epoch.
+#[derive(Clone, Debug)]
+pub struct LatestIntervals {
+    /// Profile without counts: the process and its modules.
+    pub profile: Profile,
+    /// CPU time of the process in the epoch.
+    pub cpu: Duration,
+    /// Intervals that have ended so far.
+    pub ended: u64,
+    /// The latest one of each thread, the last one first.
+    pub latest: Vec<Latest>,
 }
 
 impl<'a> Epochs<'a> {
     /// Makes epochs of this length. `give` gets a profile at the end of each. Events after the last one are the recording's own.
     pub fn new(every: Duration, give: &'a mut dyn FnMut(Profile)) -> Self {
+        Self::giving(every, Receiver::Windows(give))
+    }
+
+    /// Makes epochs of a run with an interval profiler. `give` gets the latest intervals at the end of each, and at the end of the run.
+    pub fn of_intervals(every: Duration, give: &'a mut dyn FnMut(LatestIntervals)) -> Self {
+        Self::giving(every, Receiver::Intervals(give))
+    }
+
+    fn giving(every: Duration, give: Receiver<'a>) -> Self {
         let every = every.max(Duration::from_millis(1));
         Self {
             every,
@@ -34,8 +65,16 @@ impl<'a> Epochs<'a> {
         Epochs {
             every: self.every,
             number: self.number,
-            give: self.give,
+            give: match self.give {
+                Receiver::Windows(give) => Receiver::Windows(give),
+                Receiver::Intervals(give) => Receiver::Intervals(give),
+            },
         }
+    }
+
+    /// Returns true if the latest intervals are given.
+    pub(super) const fn are_of_intervals(&self) -> bool {
+        matches!(self.give, Receiver::Intervals(_))
     }
 
     /// Returns true if another has begun since this was asked last.
@@ -46,7 +85,15 @@ impl<'a> Epochs<'a> {
     }
 
     pub(super) fn give(&mut self, profile: Profile) {
-        (self.give)(profile);
+        if let Receiver::Windows(give) = &mut self.give {
+            give(profile);
+        }
+    }
+
+    pub(super) fn give_latest(&mut self, latest: LatestIntervals) {
+        if let Receiver::Intervals(give) = &mut self.give {
+            give(latest);
+        }
     }
 }
 

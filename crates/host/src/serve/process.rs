@@ -27,6 +27,7 @@ use crate::fold::Folder;
 use crate::kernel::births::Births;
 use crate::kernel::compiled::Compiled;
 use crate::kernel::handle::Handle;
+use crate::kernel::running;
 use crate::serve::audit::Audit;
 use crate::serve::identity::{End, Identity};
 use crate::serve::progress::Rate;
@@ -50,6 +51,8 @@ pub struct Process {
     clock: Instant,
     /// Start of the period that its profile covers.
     since: (SystemTime, Instant),
+    /// CPU time that it had used when its latest intervals were asked for last.
+    cpu: Duration,
     /// Folds now what is written, published or not.
     hurried: bool,
     /// Tells of its end.
@@ -94,6 +97,7 @@ impl Process {
             served: Served::default(),
             clock: Instant::now(),
             since: (SystemTime::now(), Instant::now()),
+            cpu: Duration::ZERO,
             hurried: false,
             end: End::No,
             first,
@@ -104,6 +108,12 @@ impl Process {
             turns: Turns::default(),
             run: Instant::now(),
         }
+    }
+
+    /// Begins to account its CPU time, for who looks at its latest intervals.
+    pub fn looked_at(mut self) -> Self {
+        self.cpu = running::cpu_time(self.identity.pid).unwrap_or_default();
+        self
     }
 
     /// Notes why it has just been attached, in a run that began at `run`.

@@ -393,6 +393,16 @@ impl<'a> Session<'a> {
         if !epochs.is_over() {
             return;
         }
+        if epochs.are_of_intervals() {
+            for (_, process) in &mut self.processes {
+                let (latest, news) = process.latest();
+                news.into_iter().for_each(&mut *self.notice);
+                latest
+                    .into_iter()
+                    .for_each(|latest| epochs.give_latest(latest));
+            }
+            return;
+        }
         let host = host_cpu().saturating_sub(self.host_before);
         for (_, process) in &mut self.processes {
             let (profile, news) = process.epoch(self.options.kinds, host);

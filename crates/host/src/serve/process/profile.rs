@@ -14,7 +14,9 @@ use trommel_tuple::{KindSet, ModuleId, Place};
 use super::Process;
 use crate::channel::shared::Shared;
 use crate::fold::Folded;
+use crate::kernel::running;
 use crate::serve::engine::Engine;
+use crate::serve::epochs::LatestIntervals;
 use crate::serve::identity::End;
 use crate::serve::news::{News, WindowCounts};
 use crate::serve::recording::{Ancestor, Done};
@@ -62,6 +64,47 @@ impl Process {
             ..Profile::default()
         };
         (Some(profile), news)
+    }
+
+    /// Returns the latest intervals and the news since the last time, if somebody looks at them.
+    pub fn latest(&mut self) -> (Option<LatestIntervals>, Vec<News>) {
+        if !self.folder.keeps_latest() {
+            return (None, Vec::new());
+        }
+        let news = self.serve();
+        let Some((latest, ended, modules)) = self.folder.latest() else {
+            return (None, news);
+        };
+        let cpu = running::cpu_time(self.identity.pid).unwrap_or(self.cpu);
+        let before = std::mem::replace(&mut self.cpu, cpu);
+        let (started, clock) =
+            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
+        let profile = Profile {
+            origin: Origin {
+                pid: self.identity.pid.as_raw() as u32,
+                parent: self.identity.parent,
+                exec: false,
+            },
+            command: self.identity.command.clone(),
+            run: Run {
+                started: nanos(started),
+                wall: clock.elapsed().as_nanos() as u64,
+                ..Run::default()
+            },
+            modules,
+            threads: Threads {
+                started: self.threads(),
+                each: Vec::new(),
+            },
+            ..Profile::default()
+        };
+        let latest = LatestIntervals {
+            profile,
+            cpu: cpu.saturating_sub(before),
+            ended,
+            latest,
+        };
+        (Some(latest), news)
     }
 
     /// Its profile; everything is folded. What it shared is left, for processes that it is just

@@ -60,7 +60,10 @@ impl Process {
 
     fn fold_now(&mut self) {
         let over = self.end != End::No;
-        let early = self.pause() < IDLE || self.hurried || self.folder.converge_pause().is_some();
+        let early = self.pause() < IDLE
+            || self.hurried
+            || self.folder.converge_pause().is_some()
+            || self.folder.keeps_latest();
         let Self {
             shared,
             folder,

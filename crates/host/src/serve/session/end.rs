@@ -34,6 +34,12 @@ impl Session<'_> {
             self.waited += process.waited();
             // What came between the last look and its end.
             process.serve().into_iter().for_each(&mut *self.notice);
+            if let Some(epochs) = &mut self.epochs {
+                let (latest, _) = process.latest();
+                latest
+                    .into_iter()
+                    .for_each(|latest| epochs.give_latest(latest));
+            }
             process.shared.close();
             self.keep(&process);
             let compressor = match self.terms.converge {

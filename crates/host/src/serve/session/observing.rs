@@ -21,6 +21,7 @@ use crate::channel::terms::{Prefetching, TargetCounts};
 use crate::fold::Folder;
 use crate::fold::only::Selection;
 use crate::serve::audit::Audit;
+use crate::serve::epochs::Epochs;
 use crate::serve::identity::{Identity, program_of};
 use crate::serve::process::Process;
 use crate::serve::series::Series;
@@ -49,6 +50,9 @@ impl Session<'_> {
         self.forked.has_begun(pid);
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
         let mut process = process.taken(self.began, why);
+        if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
+            process = process.looked_at();
+        }
         if let (Some(sampling), true) = (self.options.sampling, self.options.bursts) {
             let hasty = self.options.stress.bursts != 0;
             process.in_bursts(Bursts::begin(sampling.budget, hasty));
@@ -83,6 +87,9 @@ impl Session<'_> {
         let spec = &self.options.compressor;
         let simulate = self.options.simulate;
         let mut folder = Folder::new(spec, events, stream, selection, images, budget, simulate);
+        if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
+            folder = folder.of_latest();
+        }
         if self.terms.contexts != 0 {
             folder = folder.of_contexts();
         }
