@@ -1,11 +1,13 @@
-/* Services: libraries that are given the messages of relational queries while a program runs.
+/* Services: libraries that are given the messages of relational queries, or the intervals of an interval profiler, while
+ * a program runs.
  *
  *   trommel record -q edges.rpa --service 1=./edges.so -- ./app
  *   trommel record -q edges.rpa --service 1=./edges.so:argument -- ./app
+ *   trommel record -c 'M4[10k,1%]2048' --service ./hot.so -- ./app
  *
  * The library exports one function, trommel_service(), which returns a table that lives as long as the
- * library does. Trommel makes an instance for each process of the run, gives it each message for its queue,
- * in the order of each thread, and lets it write the rows of a table when the process has ended; the table is
+ * library does. Trommel makes an instance for each process of the run, gives it each message for its queue and each
+ * interval that has ended, in the order of each thread, and lets it write the rows of a table when the process has ended; the table is
  * in the profile, and the report shows it. What is promised and what must not be done is in docs/query.md.
  *
  * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members
@@ -39,6 +41,34 @@ struct trommel_message {
     uint64_t stands_for; /* executions: N of `every N`, the rate in force under `every auto`, else 1 */
 };
 
+/* Kinds of events, as in docs/events.md. There may be others. */
+#define TROMMEL_KIND_EDGE 0
+#define TROMMEL_KIND_CALL 1
+#define TROMMEL_KIND_VALUE 2
+#define TROMMEL_KIND_TYPE 4
+#define TROMMEL_KIND_PATH 7
+
+/* A candidate of an interval: a tuple that was frequent enough in it. */
+struct trommel_candidate {
+    uint64_t word[2];  /* the instruction, and where control went or the value */
+    uint64_t count;    /* its events, as the profiler counted them */
+    uint32_t kind;     /* TROMMEL_KIND_... */
+    uint32_t places;   /* bit n: word n is a place, as place() returns it */
+};
+
+/* An interval that has ended. */
+struct trommel_interval {
+    uint32_t size;
+    uint32_t pid;      /* process whose interval it is */
+    uint32_t thread;   /* its thread, by number; 0: one profiler counts all threads of the process */
+    uint32_t stride;   /* bytes from one candidate to the next */
+    uint64_t number;   /* from 1, without a gap, of each thread */
+    uint64_t start;    /* events of the thread before it */
+    uint64_t events;   /* events of the interval */
+    uint64_t count;    /* number of candidates */
+    const struct trommel_candidate *candidates; /* the most frequent first */
+};
+
 /* What Trommel does for an instance, within calls of the instance's functions only. */
 struct trommel_host {
     uint32_t size;
@@ -65,7 +95,7 @@ struct trommel_service {
     /* An instance, or NULL when there can be none. `host` is valid until destroy() returns, `argument` until
      * create() does; it is empty where none was given. */
     void *(*create)(const struct trommel_host *host, const char *argument);
-    /* A message, valid during the call. Other than 0: the instance fails, and is given no more. */
+    /* A message, valid during the call; none comes to a service without a queue. Other than 0: the instance fails, and is given no more. */
     int (*message)(void *instance, const struct trommel_message *message);
     /* The process has ended; not called for an instance that has failed. Other than 0: it fails. */
     int (*finish)(void *instance);
@@ -74,6 +104,9 @@ struct trommel_service {
     /* May be NULL. A query has interrupted a thread: `message` is its record, of no queue. With `sync` the thread waits until this
      * returns. Other than 0: the instance fails. Called for all queries, whatever the queue of the instance. */
     int (*interrupt)(void *instance, const struct trommel_message *message, int sync);
+    /* May be NULL. An interval of the profiler of `-c` has ended; it is valid during the call. Other than 0: the instance fails.
+     * Called whatever the queue of the instance. */
+    int (*interval)(void *instance, const struct trommel_interval *interval);
 };
 
 /* What a library exports. */

@@ -81,10 +81,6 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let compressor = compress::parse(args.compressor.as_deref().unwrap_or("exact"))?;
     let contexts = checks::contexts(&args, &compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
-    let services = match &question {
-        None => Vec::new(),
-        Some(question) => services::load(&args.service, question)?,
-    };
     let chosen = question
         .as_ref()
         .map(|q| chosen(&args.tuple, &compressor, q));
@@ -119,6 +115,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
     }
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    let intervals = compressor.interval().is_some() && !kinds.is_empty();
+    let services = services::load(&args.service, question.as_ref(), intervals)?;
     let simulate = simulate::asked(&args, kinds, in_windows)?;
     if args.bursts {
         check_bursts(kinds, contexts != 0)?;

@@ -186,6 +186,7 @@ fn stage() -> Result<Scratch, String> {
         printf 'window = 32\n' > small.machine
         ln -s "$WORKSPACE/include" "$WORKSPACE/examples" .
         cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c
+        cc -O2 -shared -fPIC -I include -o hot.so examples/service/hot.c
         cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c"#;
     let ended = shell(script, scratch.dir())?;
     match ended.status.success() {

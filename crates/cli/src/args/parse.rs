@@ -133,19 +133,24 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
 pub(crate) struct ServiceSpec {
     /// The name as written.
     pub(crate) name: String,
-    pub(crate) queue: u8,
+    /// None: it is given intervals alone.
+    pub(crate) queue: Option<u8>,
     pub(crate) library: PathBuf,
     pub(crate) argument: String,
 }
 
 pub(super) fn service(text: &str) -> Result<ServiceSpec, String> {
-    let form = "write QUEUE=LIB or QUEUE=LIB:ARGUMENT, such as 1=./edges.so";
-    let Some((queue, rest)) = text.split_once('=') else {
-        return Err(form.into());
+    let form =
+        "write QUEUE=LIB or QUEUE=LIB:ARGUMENT, such as 1=./edges.so, or LIB alone for intervals";
+    let (queue, rest) = match text.split_once('=') {
+        Some((queue, rest)) if !queue.contains([':', '/']) => (Some(queue), rest),
+        _ => (None, text),
     };
-    let queue = queue
-        .parse()
-        .map_err(|_| format!("`{queue}` is not the number of a queue, 0 to 255: {form}"))?;
+    let number = |queue: &str| {
+        let number = queue.parse::<u8>();
+        number.map_err(|_| format!("`{queue}` is not the number of a queue, 0 to 255: {form}"))
+    };
+    let queue = queue.map(number).transpose()?;
     let (library, argument) = rest.split_once(':').unwrap_or((rest, ""));
     match library {
         "" => Err(format!("no library is named: {form}")),

@@ -86,10 +86,11 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) messages: Option<PathBuf>,
 
-    /// Give the messages of a queue to the service in a library
+    /// Give the messages of a queue, or intervals of -c, to the service in a library
     ///
-    /// The service receives ARGUMENT unchanged. Can be repeated. See `trommel help query`.
-    #[arg(long, value_name = "QUEUE=LIB[:ARGUMENT]", requires = "query", value_parser = parse::service, help_heading = "Queries")]
+    /// Without QUEUE= it is given each interval of an interval profiler, with its candidates, when that has ended. The service receives
+    /// ARGUMENT unchanged. Can be repeated. See `trommel help query`.
+    #[arg(long, value_name = "[QUEUE=]LIB[:ARGUMENT]", value_parser = parse::service, help_heading = "Queries")]
     pub(crate) service: Vec<ServiceSpec>,
 
     /// Count by a compressor, such as P257: every 257th event

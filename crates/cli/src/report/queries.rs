@@ -103,6 +103,12 @@ fn load(
     top: usize,
     style: Style,
 ) -> io::Result<()> {
+    if queries.program.is_empty() {
+        // Services of intervals alone.
+        let mut services = queries.services.iter();
+        return services
+            .try_for_each(|served| service(out, view, (served, "intervals"), top, style));
+    }
     let Ok(program) = image::decode(&queries.program) else {
         return writeln!(out, "# queries: their program cannot be read");
     };
@@ -177,7 +183,7 @@ fn load(
         writeln!(out, "# {}", printable(&fault))?;
     }
     for served in &queries.services {
-        service(out, view, served, top, style)?;
+        service(out, view, (served, "messages"), top, style)?;
     }
     Ok(())
 }
@@ -200,8 +206,12 @@ pub(crate) fn notes(queries: &Queries) -> Vec<String> {
         all.extend(faults_of_messages(&program, queries));
     }
     let given = queries.services.iter().map(|served| {
-        let (messages, rows) = (grouped(served.messages), grouped(served.rows.len() as u64));
-        format!("service {}: {messages} messages, {rows} rows", served.name)
+        let (given, rows) = (grouped(served.messages), grouped(served.rows.len() as u64));
+        let what = match queries.program.is_empty() {
+            true => "intervals",
+            false => "messages",
+        };
+        format!("service {}: {given} {what}, {rows} rows", served.name)
     });
     all.extend(given);
     all
@@ -277,7 +287,7 @@ fn is_compressor(view: &View<'_>, served: &Served) -> bool {
 fn service(
     out: &mut impl Write,
     view: &mut View<'_>,
-    served: &Served,
+    (served, what): (&Served, &str),
     top: usize,
     style: Style,
 ) -> io::Result<()> {
@@ -286,9 +296,9 @@ fn service(
         false => "service",
     };
     let title = format!("{of} {}", printable(&served.name));
-    let messages = grouped(served.messages);
+    let given = grouped(served.messages);
     writeln!(out, "# {}", style.strong(&title))?;
-    writeln!(out, "#   was given {messages} messages")?;
+    writeln!(out, "#   was given {given} {what}")?;
     for fault in faults_of_service(served) {
         writeln!(out, "#   {}", printable(&fault))?;
     }
@@ -439,10 +449,18 @@ pub(crate) fn json<W: Write>(
         (profile.queries.iter()).filter_map(|queries| Some(unmet(&read(queries)?, queries)));
     json.texts("tags_without_code", unmet.flatten())?;
     json.member_array("services")?;
-    for served in profile.queries.iter().flat_map(|queries| &queries.services) {
+    let all = profile.queries.iter();
+    let all = all.flat_map(|queries| queries.services.iter().map(move |served| (queries, served)));
+    for (queries, served) in all {
         json.object()?;
         json.text("name", &served.name)?;
-        json.number("messages", served.messages)?;
+        match queries.program.is_empty() {
+            true => {
+                json.null("messages")?;
+                json.number("intervals", served.messages)?;
+            }
+            false => json.number("messages", served.messages)?,
+        }
         json.number("count_not_kept", served.lost)?;
         for (name, texts) in [("failures", &served.failures), ("columns", &served.columns)] {
             json.texts(name, texts)?;

@@ -2,16 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 use trommel_compress::Spec;
-use trommel_host::fold::intervals::Latest;
+use trommel_host::fold::intervals::Ended;
 use trommel_host::serve::epochs::LatestIntervals;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 use trommel_tuple::{Message, Place};
 
-use super::snapshot::MOST;
 use crate::load;
 use crate::report::functions;
 use crate::report::view::View;
+
+/// Entries of each list of a snapshot, hottest first.
+pub(super) const MOST: usize = 200;
 
 /// Latest intervals of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,7 +75,7 @@ impl Intervals {
     }
 }
 
-fn row(view: &mut View<'_>, latest: &Latest) -> IntervalRow {
+fn row(view: &mut View<'_>, latest: &Ended) -> IntervalRow {
     let interval = &latest.interval;
     let hot = interval.candidates.iter().take(MOST);
     IntervalRow {
@@ -81,7 +83,7 @@ fn row(view: &mut View<'_>, latest: &Latest) -> IntervalRow {
         interval: interval.number,
         start: interval.start,
         events: interval.events,
-        ended_ns_ago: latest.ended.elapsed().as_nanos() as u64,
+        ended_ns_ago: latest.at.elapsed().as_nanos() as u64,
         candidates_found: interval.candidates.len() as u64,
         candidates: hot
             .map(|message| candidate(view, message, interval.events))

@@ -14,7 +14,7 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
-use super::intervals::Intervals;
+use super::intervals::{Intervals, MOST};
 use crate::load;
 use crate::output::command_line;
 use crate::report::functions;
@@ -24,8 +24,6 @@ use crate::report::view::{Transfer, View};
 
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.top/1";
-/// Entries of each list, hottest first.
-pub(super) const MOST: usize = 200;
 /// Values of each load.
 const VALUES: usize = 3;
 

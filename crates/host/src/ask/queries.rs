@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use trommel_profile::intervals::Interval;
 use trommel_profile::queries::Queries;
 use trommel_query::quick::MAX_WAYS;
 use trommel_query::{Field, Operation, Program, Rate, Sampling, Subject};
@@ -224,6 +225,18 @@ impl Answers {
                 Sort::Interrupt => service.interrupt(&message, false, modules),
                 Sort::Synchronous => service.interrupt(&message, true, modules),
             }
+        }
+    }
+
+    /// Returns true if a service is to be given intervals.
+    pub fn takes_intervals(&self) -> bool {
+        self.services.iter().any(Instance::takes_intervals)
+    }
+
+    /// An interval of an interval profiler has ended.
+    pub fn interval(&mut self, thread: u32, interval: &Interval, modules: &Modules) {
+        for service in &mut self.services {
+            service.interval((self.pid, thread), interval, modules);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::channel::shared::Shared;
 use crate::fold::contexts::Link;
 use crate::fold::folded::{Epoch, Folded};
 use crate::fold::folder::{Folder, Mode};
-use crate::fold::intervals::Latest;
+use crate::fold::intervals::Ended;
 use crate::fold::threads::threads;
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Folder {
     }
 
     /// Returns the latest intervals of what was folded, the last one first, the number of all that have ended, and the modules of their places.
-    pub fn latest(&mut self) -> Option<(Vec<Latest>, u64, Vec<Module>)> {
+    pub fn latest(&mut self) -> Option<(Vec<Ended>, u64, Vec<Module>)> {
         if !self.keeps_latest() {
             return None;
         }
@@ -54,9 +54,11 @@ impl Folder {
     /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where
     /// there were any.
     pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
+        self.last_intervals();
         let queries = self.answers.take();
         let modules = &self.dictionary.modules;
-        let queries = queries.map_or_else(Vec::new, |answers| answers.finish(shared, modules));
+        let mut queries = queries.map_or_else(Vec::new, |answers| answers.finish(shared, modules));
+        queries.extend(self.listeners.take().map(|of| of.finish(modules)));
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
         let mut simulated = None;

@@ -16,6 +16,7 @@ use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
 use trommel_tuple::{Kind, KindSet, Place};
 
 use super::acyclic::Acyclic;
+use super::listeners::Listeners;
 use super::message_of::MessageOf;
 use super::messages::Messages;
 use super::ordered::Ordered;
@@ -101,6 +102,8 @@ pub struct Folder {
     pub(super) mode: Mode,
     pub(super) is_customised: bool,
     pub(super) answers: Option<Answers>,
+    /// Services without a queue.
+    pub(super) listeners: Option<Listeners>,
     /// Counts of bursts, where the target is controlled in bursts.
     pub(super) bursts: Option<Box<Bursts>>,
     /// Calling contexts, if they are counted.
@@ -177,6 +180,7 @@ impl Folder {
             mode: ordered.map_or(Mode::Counted, |ordered| Mode::Ordered(Box::new(ordered))),
             is_customised: false,
             answers: None,
+            listeners: None,
             bursts: None,
             contexts: None,
             prefetch: None,
@@ -245,6 +249,7 @@ impl Folder {
 
     /// Adds the receiver of messages of queries.
     pub fn of_queries(mut self, answers: Answers) -> Self {
+        self.serve_intervals(answers.takes_intervals());
         self.answers = Some(answers);
         self
     }
@@ -330,7 +335,11 @@ impl Folder {
         match &self.mode {
             Mode::Windowed(_) if self.bursts.is_some() => self.recorded_in_burst(shared, bytes),
             Mode::Windowed(_) => self.windows(shared, from.thread, bytes),
-            Mode::Ordered(_) => self.expand(shared, from.thread, bytes, false),
+            Mode::Ordered(_) => {
+                let done = self.expand(shared, from.thread, bytes, false);
+                self.give_intervals();
+                done
+            }
             Mode::Counted if other => {
                 let mut sums = Sums::default();
                 let done = self.count::<true>(shared, from.thread, bytes, &mut sums);

@@ -23,6 +23,7 @@
 //! | `counting`, [`exact`], `settled` | the way *counted*: values in tables, then sorted lists |
 //! | `expand`, `ordered` | the way *ordered*: records into tuples, blocks, and the compressor |
 //! | [`intervals`] | intervals that end, with their candidates |
+//! | `listeners`, `given` | services that are given intervals |
 //! | `messages`, `message_of` | messages of the target's sampler |
 //! | `walking`, `acyclic` | acyclic paths |
 //! | [`simulated`] | simulated caches and predictors, and lines that threads share |
@@ -60,8 +61,10 @@ mod expand;
 mod finish;
 mod folded;
 mod folder;
+mod given;
 pub mod intervals;
 pub mod levels;
+mod listeners;
 mod message_of;
 mod messages;
 pub mod only;

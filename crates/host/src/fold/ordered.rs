@@ -9,7 +9,7 @@ use trommel_profile::intervals::Intervals;
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::acyclic::Acyclic;
-use super::intervals::{ALL_THREADS, Ending, Latest};
+use super::intervals::{ALL_THREADS, Ended, Ending};
 use super::messages::Messages;
 use super::simulated::Simulator;
 use crate::channel::modules::Modules;
@@ -143,8 +143,26 @@ impl Ordered {
         ending.is_some_and(Ending::keeps_latest)
     }
 
+    /// Keeps each interval until it is taken for services.
+    pub(super) fn serve_intervals(&mut self) {
+        if let Some(ending) = &mut self.software.ending {
+            ending.serve();
+        }
+    }
+
+    /// Returns true if intervals are kept for services.
+    pub(super) fn serves_intervals(&self) -> bool {
+        self.software.ending.as_ref().is_some_and(Ending::serves)
+    }
+
+    /// Takes the intervals that services have not been given yet.
+    pub(super) fn take_ended(&mut self) -> Vec<Ended> {
+        let ending = self.software.ending.as_mut();
+        ending.map_or_else(Vec::new, Ending::take_ended)
+    }
+
     /// Returns the latest intervals of events so far, as [`Ending::latest`] does.
-    pub(super) fn latest(&mut self, modules: &Modules) -> (Vec<Latest>, u64) {
+    pub(super) fn latest(&mut self, modules: &Modules) -> (Vec<Ended>, u64) {
         self.block(modules);
         let ending = self.software.ending.as_ref();
         ending.map(Ending::latest).unwrap_or_default()

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use trommel_profile::Profile;
 
-use crate::fold::intervals::Latest;
+use crate::fold::intervals::Ended;
 
 /// Ends of epochs, and the receiver of their results.
 pub struct Epochs<'a> {
@@ -34,7 +34,7 @@ pub struct LatestIntervals {
     /// Intervals that have ended so far.
     pub ended: u64,
     /// The latest one of each thread, the last one first.
-    pub latest: Vec<Latest>,
+    pub latest: Vec<Ended>,
 }
 
 impl<'a> Epochs<'a> {

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
+use trommel_profile::intervals as profile;
 use trommel_profile::queries::Served;
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
@@ -91,6 +92,39 @@ struct RawMore {
 
 type Interrupt = unsafe extern "C" fn(*mut c_void, *const RawMessage, c_int) -> c_int;
 
+/// The same, with those that came after these.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawMost {
+    more: RawMore,
+    interval: Option<Interval>,
+}
+
+type Interval = unsafe extern "C" fn(*mut c_void, *const RawInterval) -> c_int;
+
+/// `struct trommel_candidate`.
+#[repr(C)]
+struct RawCandidate {
+    word: [u64; 2],
+    count: u64,
+    kind: u32,
+    places: u32,
+}
+
+/// `struct trommel_interval`.
+#[repr(C)]
+struct RawInterval {
+    size: u32,
+    pid: u32,
+    thread: u32,
+    stride: u32,
+    number: u64,
+    start: u64,
+    events: u64,
+    count: u64,
+    candidates: *const RawCandidate,
+}
+
 /// The functions of a service, all there but for those that came later.
 #[derive(Clone, Copy, Debug)]
 struct Functions {
@@ -99,6 +133,7 @@ struct Functions {
     finish: unsafe extern "C" fn(*mut c_void) -> c_int,
     destroy: unsafe extern "C" fn(*mut c_void),
     interrupt: Option<Interrupt>,
+    interval: Option<Interval>,
 }
 
 /// The reason why a library is not a service.
@@ -132,6 +167,11 @@ pub enum NotLoaded {
     /// A missing function.
     #[error("its table has no function `{0}`")]
     Null(&'static str),
+    /// It has no queue, and nothing else to be given.
+    #[error(
+        "its table has no function `interval`, which a service without a queue is for: write QUEUE=LIB to give it messages"
+    )]
+    NoIntervals,
 }
 
 impl From<Wrong> for NotLoaded {
@@ -150,7 +190,7 @@ impl From<Wrong> for NotLoaded {
 #[derive(Clone, Debug)]
 pub struct Foreign {
     name: String,
-    queue: u8,
+    queue: Option<u8>,
     argument: CString,
     functions: Functions,
     /// Names of the words of messages, by query instruction.
@@ -172,16 +212,16 @@ fn fields(program: &Program) -> Rc<[Vec<CString>]> {
 
 impl Foreign {
     /// Loads the library at `path`, for good. The report calls it `name`; it is to have messages of `queue`, of the queries of
-    /// `program`.
+    /// `program`. Without a queue it has intervals alone.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn load(
         path: &Path,
         name: String,
-        queue: u8,
+        queue: Option<u8>,
         argument: CString,
-        program: &Program,
+        program: Option<&Program>,
     ) -> Result<Self, NotLoaded> {
         // The loader would look for a name without a slash elsewhere.
         let path = std::fs::canonicalize(path).map_err(NotLoaded::File)?;
@@ -190,18 +230,16 @@ impl Foreign {
         // contract of the name.
         let table = unsafe { Table::load(&path, SYMBOL, VERSION) }?;
         let functions = functions(&table)?;
+        if queue.is_none() && functions.interval.is_none() {
+            return Err(NotLoaded::NoIntervals);
+        }
         Ok(Self {
             name,
             queue,
             argument,
             functions,
-            fields: fields(program),
+            fields: program.map_or_else(|| [].into(), fields),
         })
-    }
-
-    /// The queue whose messages it has.
-    pub const fn queue(&self) -> u8 {
-        self.queue
     }
 
     /// Returns its name in reports.
@@ -217,12 +255,16 @@ fn functions(table: &Table) -> Result<Functions, NotLoaded> {
     // SAFETY: likewise.
     let more = unsafe { table.read::<RawMore>() };
     let interrupt = more.ok().and_then(|more| more.interrupt);
+    // SAFETY: likewise.
+    let most = unsafe { table.read::<RawMost>() };
+    let interval = most.ok().and_then(|most| most.interval);
     Ok(Functions {
         create: raw.create.ok_or(NotLoaded::Null("create"))?,
         message: raw.message.ok_or(NotLoaded::Null("message"))?,
         finish: raw.finish.ok_or(NotLoaded::Null("finish"))?,
         destroy: raw.destroy.ok_or(NotLoaded::Null("destroy"))?,
         interrupt,
+        interval,
     })
 }
 
@@ -248,6 +290,7 @@ pub struct Instance {
     ours: NonNull<Ours>,
     /// The library's part, unless it could not be created.
     this: Option<NonNull<c_void>>,
+    /// Messages that it was given, or intervals where it has no queue.
     messages: u64,
     failed: Option<String>,
 }
@@ -328,13 +371,51 @@ impl Instance {
         }
     }
 
+    /// Returns true if it has a function for intervals.
+    pub const fn takes_intervals(&self) -> bool {
+        self.of.functions.interval.is_some()
+    }
+
+    /// An interval has ended of a process and its thread.
+    pub fn interval(
+        &mut self,
+        (pid, thread): (u32, u32),
+        interval: &profile::Interval,
+        modules: &Modules,
+    ) {
+        let Some(function) = self.of.functions.interval.filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        self.messages += u64::from(self.of.queue.is_none());
+        let candidates: Vec<_> = interval.candidates.iter().map(candidate).collect();
+        let raw = RawInterval {
+            size: size_of::<RawInterval>() as u32,
+            pid,
+            thread,
+            stride: size_of::<RawCandidate>() as u32,
+            number: interval.number,
+            start: interval.start,
+            events: interval.events,
+            count: candidates.len() as u64,
+            candidates: candidates.as_ptr(),
+        };
+        self.call("interval", modules, |_, this| {
+            // SAFETY: the instance was created, has not failed, and is not destroyed yet. The function is the library's own.
+            unsafe { function(this, &raw) }
+        });
+    }
+
     /// The process `pid` has ended: what the service has come to.
     pub fn finish(mut self, pid: u32, modules: &Modules) -> Served {
         self.call("finish", modules, |functions, this| {
             // SAFETY: the instance was created, has not failed, and is not destroyed yet.
             unsafe { (functions.finish)(this) }
         });
-        let told = |why| format!("after {} messages of process {pid}: {why}", self.messages);
+        let given = match self.of.queue {
+            Some(_) => "messages",
+            None => "intervals",
+        };
+        let told = |why| format!("after {} {given} of process {pid}: {why}", self.messages);
         let failures = self.failed.take().map(told).into_iter().collect();
         let ours = self.ours();
         Served {
@@ -346,6 +427,19 @@ impl Instance {
             lost: ours.lost.get(),
             failures,
         }
+    }
+}
+
+/// A candidate as the interface has it.
+fn candidate(message: &trommel_tuple::Message) -> RawCandidate {
+    RawCandidate {
+        word: [message.tuple.pc.word(), message.tuple.value],
+        count: message.count,
+        kind: message.kind as u32,
+        places: match message.kind.value_is_place() {
+            true => 3,
+            false => 1,
+        },
     }
 }
 
@@ -370,7 +464,7 @@ fn raw(message: &Message<'_>) -> RawMessage {
 
 impl Service for Instance {
     fn message(&mut self, message: &Message<'_>, modules: &Modules) {
-        if message.header.queue != self.of.queue || self.failed.is_some() {
+        if Some(message.header.queue) != self.of.queue || self.failed.is_some() {
             return;
         }
         let raw = raw(message);

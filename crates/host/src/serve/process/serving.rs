@@ -63,7 +63,8 @@ impl Process {
         let early = self.pause() < IDLE
             || self.hurried
             || self.folder.converge_pause().is_some()
-            || self.folder.keeps_latest();
+            || self.folder.keeps_latest()
+            || self.folder.serves_intervals();
         let Self {
             shared,
             folder,

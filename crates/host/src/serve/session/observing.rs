@@ -96,10 +96,10 @@ impl Session<'_> {
         if self.terms.selects {
             folder = folder.of_selected();
         }
+        let begin = || self.options.services.iter().map(Instance::begin).collect();
+        let services = self.services.take().unwrap_or_else(begin);
         if let Some(question) = self.options.question {
             let write = self.messages.clone();
-            let begin = || self.options.services.iter().map(Instance::begin).collect();
-            let services = self.services.take().unwrap_or_else(begin);
             let receivers = (write, services);
             let since = (shared, self.began);
             let mut answers = Answers::new(question, program, self.files, receivers, pid, since);
@@ -107,6 +107,8 @@ impl Session<'_> {
                 answers = answers.compressing(Compressed::new(*spec, chosen.clone()));
             }
             folder = folder.of_queries(answers);
+        } else {
+            folder = folder.of_services(services, pid);
         }
         if self.terms.prefetch == Prefetching::Misses {
             folder = folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(pid));
