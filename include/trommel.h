@@ -43,6 +43,16 @@ struct trommel_counts {
     uint64_t requests;        /* requests such as this one, which is the last */
 };
 
+/* A candidate of the last interval of a thread: an event that was frequent in it. */
+struct trommel_last_candidate {
+    uint64_t at;       /* address of the instruction */
+    uint64_t value;    /* address that a branch or call went to, or any other value */
+    uint64_t count;    /* its events in the interval */
+    uint64_t kind;     /* 0 edge, 1 call, 2 value, 4 type */
+    uint64_t interval; /* number of the interval, from 1 */
+    uint64_t events;   /* all events of the interval */
+};
+
 enum trommel_number {
     TROMMEL_PRESENT = 1,
     TROMMEL_HOT = 2,
@@ -56,7 +66,8 @@ enum trommel_number {
     TROMMEL_OPEN = 10,
     TROMMEL_CLOSE = 11,
     TROMMEL_FLUSH = 12,
-    TROMMEL_INTERRUPTS = 13
+    TROMMEL_INTERRUPTS = 13,
+    TROMMEL_CANDIDATES = 14
 };
 
 static inline long trommel_request(enum trommel_number number, uintptr_t a, uintptr_t b)
@@ -127,6 +138,14 @@ static inline long trommel_leave(void) { return trommel_request(TROMMEL_LEAVE, 0
 static inline long trommel_counts(struct trommel_counts *counts)
 {
     return trommel_request(TROMMEL_COUNTS, (uintptr_t)counts, sizeof *counts);
+}
+
+/* Fills in candidates of the last interval of this thread, the most frequent first, in room for so many. Returns how many there
+ * are, also of those that there is no room for. 0 natively, without an interval profiler in generated code, and before an interval has
+ * ended since the thread asked for the first time. */
+static inline long trommel_candidates(struct trommel_last_candidate *last, size_t room)
+{
+    return trommel_request(TROMMEL_CANDIDATES, (uintptr_t)last, room * sizeof *last);
 }
 
 /* A query that says `interrupt` sends this signal to the thread that has executed the instruction. The handler runs before

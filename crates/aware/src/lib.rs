@@ -66,6 +66,8 @@ pub enum Request {
     Flush = 12,
     /// Interrupts of queries are a signal to the thread that is interrupted; 0: they are Trommel's.
     Interrupts = 13,
+    /// Writes candidates of the calling thread's last interval to an address, of so many bytes.
+    Candidates = 14,
 }
 
 impl Request {
@@ -88,6 +90,7 @@ impl Request {
             11 => Self::Close,
             12 => Self::Flush,
             13 => Self::Interrupts,
+            14 => Self::Candidates,
             _ => return None,
         })
     }
@@ -155,6 +158,24 @@ pub struct Counts {
     pub cache_bytes: u64,
     /// Requests such as this one, which is the last.
     pub requests: u64,
+}
+
+/// A candidate of the last interval of a thread: an event that was frequent in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Candidate {
+    /// Address of the instruction.
+    pub at: u64,
+    /// Address that a branch or call went to, or any other value.
+    pub value: u64,
+    /// Its events in the interval.
+    pub count: u64,
+    /// Kind of the event: 0 edge, 1 call, 2 value, 4 type.
+    pub kind: u64,
+    /// Number of the interval, from 1.
+    pub interval: u64,
+    /// All events of the interval.
+    pub events: u64,
 }
 
 /// # Safety
@@ -254,6 +275,16 @@ pub fn counts(counts: &mut Counts) -> Answer {
     Answer::of(unsafe { request(Request::Counts, at, bytes) })
 }
 
+/// Fills in candidates of the last interval of the calling thread, the most frequent first, and returns how many there are, also of those
+/// that there is no room for. None natively, without an interval profiler in generated code, and before an interval has ended since the
+/// thread asked for the first time.
+pub fn candidates(last: &mut [Candidate]) -> usize {
+    let (at, bytes) = (last.as_mut_ptr() as u64, size_of_val(last) as u64);
+    // SAFETY: at most as many bytes are written to where they are the caller's, and any are valid.
+    let found = unsafe { request(Request::Candidates, at, bytes) };
+    usize::try_from(found).unwrap_or(0)
+}
+
 /// A query of Trommel's that says `interrupt` sends this signal to the thread that has executed the instruction, whose handler
 /// runs before the next one, and is told of the record's first word (`si_value`). The program must have a handler for the signal. 0: no more;
 /// interrupts are Trommel's again, as they are in a child made by `fork`.
@@ -269,7 +300,7 @@ mod tests {
     fn numbers_are_told_from_others() {
         let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
         assert_eq!(number(1, 8), Some(Request::Counts));
-        for wrong in [number(1, 14), number(1, 0), number(0, 1), number(2, 1)] {
+        for wrong in [number(1, 15), number(1, 0), number(0, 1), number(2, 1)] {
             assert_eq!(wrong, None);
         }
         for answer in [

@@ -133,11 +133,49 @@ fn a_rust_program_is_heard() {
     }
     assert_eq!(trommel_aware::present(), None);
     assert_eq!(trommel_aware::counts(&mut counts), Answer::Absent);
+    assert_eq!(trommel_aware::candidates(&mut [Default::default(); 4]), 0);
     assert_eq!(trommel_aware::hot(bytes), Answer::Absent);
     let mut command = Command::new(trommel());
     command.args(["run", "--no-bail-out", "--"]);
     command.arg(std::env::current_exe().expect("this test"));
     run(command.args(["--exact", name]).env(INNER, "1"));
+}
+
+/// The program is told what is hot now, in each thread, by whichever profiler counts in generated code.
+#[test]
+fn a_program_is_told_the_candidates_of_its_last_interval() {
+    let flags = ["-O2", "-pthread", "-Wall", "-Wextra", "-Werror"];
+    let built = program::built("tests/aware/candidates.c", "candidates", &flags);
+    let program = built.expect("it compiles");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    let parts = |found: &str, loads: &str| {
+        let once = format!("adds {found}\nwalks {found}\nloads {loads}\nadds {found}\n");
+        format!("before 0\n{once}{once}")
+    };
+    let record = |events: &str, spec: &str| {
+        let args = ["record", "-e", events, "-c", spec, "-o", &data];
+        both(&program, &[], &args)
+    };
+    for (events, spec, expected) in [
+        ("edge", "M4[5k,1%]2048", parts("found", "found")),
+        (
+            "edge,value",
+            "M4:crc[5k,1%]2048",
+            parts("found", "found, with its value"),
+        ),
+        // Counted in the service thread, or not by intervals: not known in the program.
+        (
+            "edge",
+            "S4[5k,1%]512",
+            "before 0\nno intervals\n".to_owned(),
+        ),
+        ("edge", "P257", "before 0\nno intervals\n".to_owned()),
+    ] {
+        let [native, seen, told] = record(events, spec);
+        assert_eq!(native, "before 0\n");
+        assert_eq!(seen, expected, "{spec}: {told}");
+    }
 }
 
 #[test]
@@ -166,4 +204,12 @@ fn the_header_says_what_the_crate_says() {
     }
     let count = fields.split_whitespace().count();
     assert_eq!(size_of::<trommel_aware::Counts>(), 8 * count);
+    let fields = ["at", "value", "count", "kind", "interval", "events"];
+    let at = header.find("struct trommel_last_candidate {");
+    let mut rest = &header[at.expect("the structure")..];
+    for field in fields {
+        let at = rest.find(&format!("uint64_t {field};")).expect(field);
+        rest = &rest[at + 1..];
+    }
+    assert_eq!(size_of::<trommel_aware::Candidate>(), 8 * fields.len());
 }

@@ -25,14 +25,16 @@
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is detached |
 //! | open, close, flush | as [`crate::engine::served`] says: they may wait, so they are answered when the lock is free |
+//! | candidates | those of the thread's last interval are written, and kept from the first such request on |
 //! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
+use core::cmp::Reverse;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
+use trommel_aware::{Answer, Candidate, Counts, MARK, Request, VERSION};
 use trommel_queue::work;
 use trommel_queue::work::Flush;
-use trommel_tuple::KindSet;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::area::Context;
@@ -61,6 +63,7 @@ impl Runtime {
             }
             Some(Request::Present) => i64::from(VERSION),
             Some(Request::Interrupts) => self.interrupt_by(thread, a).number(),
+            Some(Request::Candidates) => self.write_candidates(thread, a, b),
             Some(request) => self.answer(request, a, b).number(),
             None => Answer::Unknown.number(),
         };
@@ -97,7 +100,8 @@ impl Runtime {
             | Request::Open
             | Request::Close
             | Request::Flush
-            | Request::Interrupts => {}
+            | Request::Interrupts
+            | Request::Candidates => {}
         }
         Answer::Done
     }
@@ -130,6 +134,50 @@ impl Runtime {
             false => self.hints.kinds,
         });
         self.evict = Some(Flush::Asked);
+    }
+
+    /// Writes candidates of the thread's last interval, as many as there is room for. Returns how many there are.
+    fn write_candidates(&self, thread: &mut Thread, to: u64, bytes: u64) -> i64 {
+        const BYTES: usize = size_of::<Candidate>();
+        let Some(counting) = &mut thread.counting else {
+            return Answer::Absent.number();
+        };
+        let kept = counting.kept();
+        let (interval, events) = (kept.number, u64::from(kept.events));
+        let mut all = kept.candidates.clone();
+        all.sort_unstable_by_key(|&(subject, value, count)| (Reverse(count), subject, value));
+        let room = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES;
+        for (n, &(subject, value, count)) in all.iter().enumerate().take(room) {
+            let subject = counting.subject(subject);
+            let value = if subject.cell == 0 {
+                value
+            } else {
+                subject.value
+            };
+            let kind = Kind::ALL[subject.kind as usize % Kind::ALL.len()];
+            let address = |word| self.regions.address(word).map_or(0, |pc| pc.0);
+            let value = if kind.value_is_place() {
+                address(value)
+            } else {
+                value
+            };
+            let count = u64::from(count);
+            let words = [
+                address(subject.place),
+                value,
+                count,
+                kind as u64,
+                interval,
+                events,
+            ];
+            const _: () = assert!(BYTES == 6 * 8);
+            let words = words.map(u64::to_le_bytes);
+            let at = to.wrapping_add((n * BYTES) as u64);
+            if !sys::write_checked(words.as_flattened(), at) {
+                return Answer::Wrong.number();
+            }
+        }
+        all.len() as i64
     }
 
     fn write_counts(&self, to: u64, bytes: u64) -> Answer {

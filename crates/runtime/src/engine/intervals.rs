@@ -78,6 +78,7 @@ impl Thread {
             return Ok(());
         };
         let events = counting.end_interval(context);
+        counting.keep(events);
         let mut done = Ok(());
         for candidate in &counting.candidates {
             let Slot { subject, value, .. } = counting.slots[candidate.slot];

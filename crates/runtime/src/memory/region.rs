@@ -235,6 +235,17 @@ impl Regions {
         }
     }
 
+    /// Returns the address that has a place's word now. None has one whose region is gone.
+    pub fn address(&self, word: u64) -> Option<AppPc> {
+        self.known.iter().find_map(|mapping| match mapping.named {
+            Named::Bias(bias) => {
+                let pc = AppPc(word.wrapping_sub(bias));
+                mapping.range.holds(pc).then_some(pc)
+            }
+            Named::Reported(_) => None,
+        })
+    }
+
     /// The host is done with all records of code in `range`, which is other code now.
     pub fn forget_reported(&mut self, range: Range) {
         self.known.retain(|m| !m.range.meets(&range));

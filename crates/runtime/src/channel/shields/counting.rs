@@ -47,6 +47,15 @@ pub(crate) struct Candidate {
     pub(crate) count: u32,
 }
 
+/// The last interval, kept for a program that asks for it.
+pub(crate) struct Kept {
+    /// Number of the interval, from 1; 0: none has ended since it is kept.
+    pub(crate) number: u64,
+    pub(crate) events: u32,
+    /// Subjects, values where these are not the subjects', and counts.
+    pub(crate) candidates: Vec<(u32, u64, u32)>,
+}
+
 /// A thread's part of the profiler.
 pub struct Counting {
     pub(crate) shielding: Shielding,
@@ -61,6 +70,10 @@ pub struct Counting {
     pub(crate) value_counters: usize,
     /// The interval has ended in the dispatcher, with the lock held.
     pub(crate) is_due: bool,
+    /// Intervals that have ended.
+    ended: u64,
+    /// The last one, if the program has asked for it.
+    kept: Option<Kept>,
 }
 
 impl Counting {
@@ -81,7 +94,35 @@ impl Counting {
             subjects: profiler.at,
             value_counters: profiler.value_counters,
             is_due: false,
+            ended: 0,
+            kept: None,
         }
+    }
+
+    /// Keeps the candidates of the interval that has just ended, if the program asks for them.
+    pub(crate) fn keep(&mut self, events: u32) {
+        self.ended += 1;
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        (kept.number, kept.events) = (self.ended, events);
+        kept.candidates.clear();
+        let slots = &self.slots;
+        // There is room for all slots.
+        kept.candidates.extend(self.candidates.iter().map(|of| {
+            let Slot { subject, value, .. } = slots[of.slot];
+            (subject, value, of.count)
+        }));
+    }
+
+    /// Returns the last interval that has ended since this was called first.
+    pub(crate) fn kept(&mut self) -> &Kept {
+        let slots = self.slots.len();
+        self.kept.get_or_insert_with(|| Kept {
+            number: 0,
+            events: 0,
+            candidates: Vec::with_capacity(slots),
+        })
     }
 
     pub(crate) fn subject(&self, number: u32) -> Subject {
