@@ -26,8 +26,8 @@ static long room(int flags) {
   return n;
 }
 
-// About as much as the limit, whatever there is already.
-static const char *fits(long got, long limit) { return got <= limit && got >= limit - 48 ? "fits" : "does not fit"; }
+// About as much as the limit, whatever there is already: to a step.
+static const char *fits(long got, long limit) { return got <= limit + 8 && got >= limit - 48 ? "fits" : "does not fit"; }
 
 static void tell(const char *name, int what) {
   struct rlimit a, b, c; getrlimit(what, &a); prlimit(0, what, 0, &b); syscall(SYS_prlimit64, getpid(), what, 0, &c);

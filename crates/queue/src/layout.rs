@@ -2,6 +2,7 @@
 //! guards against a host that meets another build's runtime.
 
 use crate::sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -130,14 +131,79 @@ pub const SLOT_BYTES: usize = CONTEXTS_OFFSET + COUNTER_ARRAYS * TREE_BYTES;
 /// Dictionary words that fit where there are windows, which see little of a program's code.
 pub const WINDOW_WORDS: usize = 1 << 23;
 
-/// Bytes of a slot, from its start, that a process maps. `windows`: it has windows. Then it is native most of the time, and what is
-/// mapped counts against the program's own limits. Windows count nothing in arrays, keep no fragments and follow no contexts.
+/// Bytes of a slot, from its start, that a process has addresses for. `windows`: it has windows, which count nothing in arrays, keep no
+/// fragments and follow no contexts.
 pub const fn mapped_bytes(windows: bool) -> usize {
     match windows {
         true => DICT_WORDS_OFFSET + WINDOW_WORDS * 8,
         false => SLOT_BYTES,
     }
 }
+
+/// Part of a slot that a process with windows maps as far as it uses it. Such a process is native most of the time, and what is mapped
+/// counts against the program's own limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Growing {
+    /// Its place in [`GROWING`].
+    pub place: usize,
+    /// Offset in the slot.
+    pub offset: usize,
+    /// Bytes that are mapped from the start.
+    pub first: usize,
+    /// Bytes that there are.
+    pub most: usize,
+}
+
+impl Growing {
+    /// Pages of threads.
+    pub const THREAD_PAGES: Self =
+        Self::new(0, THREAD_PAGES_OFFSET, CHUNK, MAX_THREADS * THREAD_PAGE);
+    /// Regions of code.
+    pub const REGIONS: Self = Self::new(
+        1,
+        REGION_OFFSET,
+        CHUNK,
+        MAX_REGIONS * size_of::<RegionRecord>(),
+    );
+    /// Index of paths.
+    pub const INDEX: Self = Self::new(2, DICT_INDEX_OFFSET, CHUNK, MAX_PATHS * 4);
+    /// Chunks, and the window after the last.
+    pub const POOL: Self = Self::new(3, POOL_OFFSET, (WINDOW_CHUNKS + 1) * CHUNK, POOL_BYTES);
+    /// Words of the dictionary.
+    pub const WORDS: Self = Self::new(4, DICT_WORDS_OFFSET, CHUNK, WINDOW_WORDS * 8);
+
+    const fn new(place: usize, offset: usize, first: usize, most: usize) -> Self {
+        Self {
+            place,
+            offset,
+            first,
+            most,
+        }
+    }
+}
+
+/// The parts that grow, each at its place.
+pub const GROWING: [Growing; 5] = [
+    Growing::THREAD_PAGES,
+    Growing::REGIONS,
+    Growing::INDEX,
+    Growing::POOL,
+    Growing::WORDS,
+];
+/// Chunks that a process with windows maps from the start.
+pub const WINDOW_CHUNKS: usize = 4;
+
+/// Ranges of a slot that a process with windows maps at first, as offset and bytes in whole pages. `asked`: queries or tags are in use.
+pub fn first_parts(asked: bool) -> impl Iterator<Item = (usize, usize)> {
+    let page = |offset: usize| (offset - offset % THREAD_PAGE, THREAD_PAGE);
+    let head = match asked {
+        true => THREAD_PAGES_OFFSET,
+        false => page(QUERIES_OFFSET).0 + THREAD_PAGE,
+    };
+    let fixed = [(0, head), page(PREFETCH_OFFSET), page(CONVERGE_OFFSET)];
+    (fixed.into_iter()).chain(GROWING.into_iter().map(|part| (part.offset, part.first)))
+}
+
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
@@ -425,6 +491,14 @@ pub struct RegionRecord {
 }
 
 const _: () = {
+    // What is read of them where nothing is asked is on their first pages.
+    const FIRST: usize = 256;
+    assert!(offset_of!(Queries, program) <= FIRST && offset_of!(Converge, place) <= FIRST);
+    assert!(
+        offset_of!(Prefetch, place) <= FIRST && QUERIES_OFFSET % THREAD_PAGE + FIRST <= THREAD_PAGE
+    );
+    assert!(PREFETCH_OFFSET % THREAD_PAGE + FIRST <= THREAD_PAGE);
+    assert!(CONVERGE_OFFSET % THREAD_PAGE + FIRST <= THREAD_PAGE);
     assert!(size_of::<Control>() <= REQUEST_OFFSET);
     assert!(size_of::<Request>() == CHUNKS_OFFSET - REQUEST_OFFSET);
     assert!(size_of::<Directory>() <= DIRECTORY_BYTES && SLOT_BYTES.is_multiple_of(CHUNK));

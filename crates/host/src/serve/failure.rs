@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 use crate::ask::custom;
 use crate::channel::image;
 use crate::channel::shared::Shared;
@@ -76,6 +78,27 @@ pub enum RecordError {
         /// The system's reason.
         error: std::io::Error,
     },
+}
+
+impl RecordError {
+    /// The error of memory that could not be shared. It names a limit that is in the way.
+    pub fn shared(error: std::io::Error) -> Self {
+        match address_space() {
+            Some(limit) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+                Self::Shared(std::io::Error::other(format!(
+                    "the hard limit on memory (ulimit -Hv {}) leaves no room for it, and only root may raise that",
+                    limit >> 10
+                )))
+            }
+            _ => Self::Shared(error),
+        }
+    }
+}
+
+/// Returns this process's hard limit on its address space, if there is one.
+fn address_space() -> Option<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    (hard != RLIM_INFINITY).then_some(hard)
 }
 
 /// Reasons why a running process was not recorded.

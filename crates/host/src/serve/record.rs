@@ -41,9 +41,9 @@ pub fn record(
     if options.tracing.late().is_some() {
         return record_late(options, guard, notice, others);
     }
-    let family = Family::new().map_err(RecordError::Shared)?;
+    let family = Family::new().map_err(RecordError::shared)?;
     let mut session = Session::new(options, toll, notice, others)?;
-    let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
+    let shared = Shared::first(&family, session.terms()).map_err(RecordError::shared)?;
     let stream = options.stream()?;
     session.begins();
     let command = command(options, guard);

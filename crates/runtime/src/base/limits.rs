@@ -19,6 +19,10 @@
 //! limits from the host. A program that runs natively gets its own limits ([`exact`]). So does a detached one, but for
 //! what of ours is still in it ([`detached`]).
 //!
+//! A program with windows makes its calls itself, and nothing is known here of the limits that it sets. So the kernel has the
+//! program's own limits, which count what is ours too ([`hand_over`]). It is little at first, and grows as it is used
+//! (`trommel_queue::Growing`, `crate::cache`). Where the kernel refuses more, windows end or do not begin.
+//!
 //! # Invariants
 //! * The caller holds the runtime's lock, or is the only thread yet.
 //! * Nothing here allocates: the allocator calls it.
@@ -53,6 +57,8 @@ static KEPT: [[AtomicU64; 2]; LIMITS.len()] =
     [const { [const { AtomicU64::new(INFINITY) }; 2] }; LIMITS.len()];
 /// The program has a limit that counts the runtime's memory.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// The program sets its limits itself.
+static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 /// Memory that the host made: image and first stack.
 static IMAGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
@@ -114,6 +120,13 @@ pub fn begin(limits: &[Limit; LIMITS.len()], image: Range) {
     }
     set_soft(FILES, kept(FILES)[0]);
     settle();
+}
+
+/// The program makes its own calls from now on, about limits too.
+pub fn hand_over() {
+    exact();
+    ACTIVE.store(false, Relaxed);
+    HANDED_OVER.store(true, Relaxed);
 }
 
 /// The program goes on under control, and these are its own limits by now.
@@ -320,6 +333,9 @@ pub fn before_exec(control: &Control) {
 
 /// Makes the kernel's limits the program's: nothing of ours counts any more.
 pub fn exact() {
+    if HANDED_OVER.load(Relaxed) {
+        return;
+    }
     for place in 0..LIMITS.len() {
         let limit = kept(place);
         if kernel(place, None).is_ok_and(|found| found != limit) {
@@ -330,6 +346,9 @@ pub fn exact() {
 
 /// The program runs natively from now on, with our memory in it.
 pub fn detached() {
+    if HANDED_OVER.load(Relaxed) {
+        return;
+    }
     for place in 0..LIMITS.len() {
         let Ok([soft, hard]) = kernel(place, None) else {
             continue;

@@ -75,6 +75,19 @@ pub fn remove(start: u64, bytes: u64) {
     }
 }
 
+/// Takes all that is listed in a range from the list, and what a range before it has of it.
+pub fn clear(start: u64, bytes: u64) {
+    let end = start + bytes;
+    let count = OWNED.count.load(Relaxed) as usize;
+    for [first, last] in &OWNED.ranges[..count] {
+        let (from, to) = (first.load(Relaxed), last.load(Relaxed));
+        if from < end && start < to && to <= end {
+            // An empty one, if it begins there.
+            last.store(from.max(start), Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -99,6 +112,8 @@ mod tests {
         remove(0x90_0000, 0x1000);
         remove(0x70_0000, 0x1000);
         assert_eq!(listed(), [(0x0f_f000, 0x10_1000), (0x10_2000, 0x10_3000)]);
+        clear(0x10_0000, 0x10_0000);
+        assert_eq!(listed(), [(0x0f_f000, 0x10_0000)]);
         (0..2 * MAX_OWNED as u64).for_each(|n| add(0x100_0000 + n * 0x2000, 0x1000));
         assert!(list().missed.load(Relaxed) >= MAX_OWNED as u64);
     }

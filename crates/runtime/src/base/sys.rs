@@ -128,7 +128,7 @@ pub fn map_file(fd: i32, most: usize) -> Result<(u64, usize), Errno> {
 
 /// Takes note that memory of [`anonymous`] is unmapped.
 pub fn disown(at: u64, len: usize) {
-    if !(OWN_START.load(Relaxed)..OWN_MEMORY.load(Relaxed)).contains(&at) {
+    if !is_in_window(at) {
         own::remove(at, len.next_multiple_of(4096) as u64);
     }
 }
@@ -165,6 +165,66 @@ pub unsafe fn map_forward(start: u64, offset: usize, len: usize, to: u64) -> Res
     // SAFETY: just made.
     unsafe { munmap(at, whole) };
     mapped
+}
+
+/// Puts mappings of parts of a file in place of all that is at `to`, given a place where its start is mapped shared. `offset`: of what
+/// belongs at `to`; the parts are offsets and bytes after that.
+///
+/// # Safety
+/// Nothing that is still used may lie in the `whole` bytes at `to`. If this fails, they may have been unmapped.
+pub unsafe fn map_parts_forward(
+    start: u64,
+    offset: usize,
+    whole: usize,
+    to: u64,
+    parts: impl Iterator<Item = (usize, usize)>,
+) -> Result<(), Errno> {
+    const MAYMOVE: u64 = 1;
+    // Else the kernel would lock, and make present, all that is mapped for the moment.
+    // SAFETY: no byte of memory changes.
+    let _ = unsafe { call(nr::__NR_munlock, [start, PAGE as u64, 0, 0, 0, 0]) };
+    let args = [start, 0, (offset + whole) as u64, MAYMOVE, 0, 0];
+    // SAFETY: with an old length of 0 the call makes a second mapping, where nothing is.
+    let at = unsafe { checked(nr::__NR_mremap, args) }?;
+    if !is_in_window(to) {
+        own::clear(to, whole as u64);
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { munmap(to, whole) };
+    let done = parts.into_iter().try_for_each(|(part, len)| {
+        let from = at + (offset + part) as u64;
+        // SAFETY: where nothing is any more.
+        unsafe { map_again(from, len, to + part as u64) }?;
+        list(to + part as u64, len);
+        Ok(())
+    });
+    // SAFETY: just made.
+    unsafe { munmap(at, offset + whole) };
+    done
+}
+
+/// Makes a mapping longer, where it is.
+///
+/// # Safety
+/// It must have `old` bytes from `at` on, and what follows up to `new` no other use.
+pub unsafe fn extend(at: u64, old: u64, new: u64) -> Result<(), Errno> {
+    limits::room_for(new - old);
+    // SAFETY: the kernel extends it only where nothing is.
+    unsafe { checked(nr::__NR_mremap, [at, old, new, 0, 0, 0]) }?;
+    list(at + old, (new - old) as usize);
+    Ok(())
+}
+
+/// Returns whether an address is among those that are kept for the runtime.
+fn is_in_window(at: u64) -> bool {
+    (OWN_START.load(Relaxed)..OWN_MEMORY.load(Relaxed)).contains(&at)
+}
+
+/// Takes note of memory that was mapped at a given address.
+pub fn list(at: u64, len: usize) {
+    if !is_in_window(at) {
+        own::add(at, len.next_multiple_of(PAGE) as u64);
+    }
 }
 
 /// Fresh memory of the runtime's that can be mapped again.

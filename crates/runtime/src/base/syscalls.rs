@@ -36,6 +36,8 @@ pub enum Role {
     Receives,
     /// The runtime looks at the file once there may be descriptors that it did not see opened: the call writes to a file.
     WritesFiles,
+    /// The runtime looks at the file once the process may read its own status: the call reads a file.
+    ReadsFiles,
 }
 
 /// Memory that the kernel writes for a call. The first number is the argument with the address.
@@ -69,7 +71,7 @@ pub enum Write {
     Bits(u8, u8),
 }
 
-use Role::{Handled, Opens, Plain, Receives, Starts, Waits, WritesFiles};
+use Role::{Handled, Opens, Plain, ReadsFiles, Receives, Starts, Waits, WritesFiles};
 use Write::{
     Array, Bits, Buffer, Control, Deep, Fixed, Message, Messages, Pages, Sized, Structure, Text,
     Vectors,
@@ -97,7 +99,7 @@ const fn row(number: u32, role: Role, writes: &'static [Write]) -> Row {
 /// Table of all calls, by number.
 #[rustfmt::skip] // reason: a row a line
 pub static TABLE: [Row; COUNT] = [
-    row(nr::__NR_read, Plain, &[Buffer(1, 2)]),
+    row(nr::__NR_read, ReadsFiles, &[Buffer(1, 2)]),
     row(nr::__NR_write, WritesFiles, &[]),
     row(nr::__NR_open, Opens, &[]),
     row(nr::__NR_close, Plain, &[]),
@@ -114,9 +116,9 @@ pub static TABLE: [Row; COUNT] = [
     row(nr::__NR_rt_sigprocmask, Plain, &[Fixed(2, 8)]),
     row(nr::__NR_rt_sigreturn, Handled, &[]),
     row(nr::__NR_ioctl, Plain, &[Control(1, 2)]),
-    row(nr::__NR_pread64, Plain, &[Buffer(1, 2)]),
+    row(nr::__NR_pread64, ReadsFiles, &[Buffer(1, 2)]),
     row(nr::__NR_pwrite64, WritesFiles, &[]),
-    row(nr::__NR_readv, Plain, &[Vectors(1, 2)]),
+    row(nr::__NR_readv, ReadsFiles, &[Vectors(1, 2)]),
     row(nr::__NR_writev, WritesFiles, &[]),
     row(nr::__NR_access, Plain, &[]),
     row(nr::__NR_pipe, Plain, &[Fixed(0, 8)]),

@@ -22,6 +22,8 @@ const STUB_OFFSET: u64 = CODE_BYTES;
 const COUNTER_OFFSET: u64 = MARKS_OFFSET - COUNTER_BYTES;
 /// Bytes of counters, after the stubs.
 const COUNTER_BYTES: u64 = 1 << 20;
+/// Bytes that an arena which grows has more of at a time, of code or stubs.
+const GROWTH: u64 = 64 << 10;
 /// A gap with this part of an area has enough room.
 const ENOUGH: u64 = 4;
 /// Distance that every operand and link within an arena's reach keeps below.
@@ -37,6 +39,10 @@ pub(super) struct Area {
     limit: u64,
     /// End of the memory that is present.
     present: u64,
+    /// End of the memory that is mapped.
+    mapped: u64,
+    /// The kernel has refused to map more, and the area ends there.
+    cut: bool,
     /// Ranges that are kept, by address; ranges that touch are merged.
     kept: Vec<Extent>,
 }
@@ -62,8 +68,40 @@ impl Area {
             next: start,
             limit: end,
             present: start,
+            mapped: end,
+            cut: false,
             kept: Vec::new(),
         }
+    }
+
+    /// An area of which the first `mapped` bytes are mapped.
+    const fn growing(start: u64, end: u64, mapped: u64) -> Self {
+        let mut area = Self::new(start, end);
+        area.mapped = start + mapped;
+        area
+    }
+
+    /// Maps as much as `len` bytes and what is placed beside them need, if there is room for that. Where the kernel refuses,
+    /// the area ends.
+    fn grow(&mut self, len: u64) {
+        const BESIDE: u64 = 16 << 10;
+        let needed = self.next + len + BESIDE;
+        if needed <= self.mapped || self.mapped >= self.end {
+            return;
+        }
+        let more = (needed - self.mapped).next_multiple_of(GROWTH);
+        let more = more.min(self.end - self.mapped);
+        if map(self.mapped, more) {
+            self.mapped += more;
+        } else {
+            self.cut = true;
+            self.end = self.mapped;
+            self.limit = self.limit.min(self.end);
+        }
+    }
+
+    const fn holds(&self, at: u64) -> bool {
+        self.start <= at && at < self.mapped
     }
 
     /// Makes what follows `next` present: `len` bytes, and more while it is at it.
@@ -72,7 +110,7 @@ impl Area {
         let needed = self.next + len;
         if needed > self.present {
             let len = (needed - self.present).next_multiple_of(STEP);
-            let len = len.min(self.end - self.present);
+            let len = len.min(self.mapped - self.present);
             sys::populate(self.present, len);
             self.present += len;
         }
@@ -114,7 +152,7 @@ impl Area {
     }
 
     fn room(&self) -> u64 {
-        self.limit.saturating_sub(self.next)
+        self.limit.min(self.mapped).saturating_sub(self.next)
     }
 
     /// This is kept from now on, and nothing else. `anew`: nothing of the current generation is there yet, so it may begin anywhere;
@@ -207,45 +245,69 @@ pub struct Arena {
     free_counters: Vec<u32>,
     /// Counters that were ever used.
     counters: u32,
+    /// It is mapped as far as it is used, and has no counters.
+    grows: bool,
 }
 
 /// The runtime's arenas stay for as long as it does. Tests make many, and what lies near code is soon taken.
 #[cfg(test)]
 impl Drop for Arena {
     fn drop(&mut self) {
-        own::remove(self.base, ARENA_BYTES);
-        // SAFETY: it was mapped for this arena, and a test that executes its code keeps the cache.
-        unsafe { sys::munmap(self.base, ARENA_BYTES as usize) };
+        let all = [(self.base, ARENA_BYTES)];
+        let parts = [&self.code, &self.stubs].map(|area| (area.start, area.mapped - area.start));
+        for &(at, bytes) in if self.grows { &parts[..] } else { &all } {
+            own::remove(at, bytes);
+            // SAFETY: it was mapped for this arena, and a test that executes its code keeps the cache.
+            unsafe { sys::munmap(at, bytes as usize) };
+        }
     }
 }
 
 impl Arena {
-    /// Address space for code in `range`; `None` when there is no room. `far`: out of its reach.
-    pub(super) fn reserve(range: Range, far: bool) -> Option<Self> {
+    /// Address space for code in `range`; `None` when there is no room. `far`: out of its reach. `grows`: it is mapped as far
+    /// as it is used.
+    pub(super) fn reserve(range: Range, far: bool, grows: bool) -> Option<Self> {
+        let map = |at| match grows {
+            true => begin(at),
+            false => reserve(at),
+        };
         let base = if far {
             let start = range.start ^ 0x2000_0000_0000;
-            candidates(Range { start, end: start }).find_map(reserve)?
+            candidates(Range { start, end: start }).find_map(map)?
         } else {
             candidates(range)
-                .find_map(reserve)
-                .or_else(|| search(range))?
+                .find_map(map)
+                .or_else(|| search(range, map))?
         };
         let middle = base + STUB_OFFSET;
         let (code, stubs) = match stress::arena_bytes() {
             None => (middle, base + COUNTER_OFFSET),
             Some(bytes) => (base + bytes, middle + bytes),
         };
+        let area = |start, end| match grows {
+            true => Area::growing(start, end, GROWTH),
+            false => Area::new(start, end),
+        };
         Some(Self {
             base,
-            code: Area::new(base, code),
-            stubs: Area::new(middle, stubs),
+            code: area(base, code),
+            stubs: area(middle, stubs),
             free_counters: Vec::new(),
             counters: 0,
+            grows,
         })
     }
 
+    /// Returns whether the kernel has refused to map more of it.
+    pub(super) fn is_cut(&self) -> bool {
+        self.code.cut || self.stubs.cut
+    }
+
     pub(super) fn holds(&self, pc: CachePc) -> bool {
-        self.base <= pc.0 && pc.0 < self.base + ARENA_BYTES
+        match self.grows {
+            true => self.code.holds(pc.0) || self.stubs.holds(pc.0),
+            false => self.base <= pc.0 && pc.0 < self.base + ARENA_BYTES,
+        }
     }
 
     /// Returns the address of a counter.
@@ -255,6 +317,9 @@ impl Arena {
 
     /// A counter that is not in use: its number and address.
     pub(super) fn take_counter(&mut self) -> Option<(u32, u64)> {
+        if self.grows {
+            return None;
+        }
         let number = match self.free_counters.pop() {
             Some(number) => number,
             None if u64::from(self.counters) < COUNTER_BYTES / 4 => {
@@ -322,11 +387,15 @@ impl Arena {
 
     /// Returns true if there is room for so many bytes of code and stubs, here or in gaps further on.
     pub fn has_room(&mut self, code: u64, stubs: u64) -> bool {
+        self.code.grow(code);
+        self.stubs.grow(stubs);
         if self.room() < code {
             self.code.move_on(false);
+            self.code.grow(code);
         }
         if self.stub_room() < stubs {
             self.stubs.move_on(false);
+            self.stubs.grow(stubs);
         }
         self.room() >= code && self.stub_room() >= stubs
     }
@@ -353,11 +422,31 @@ impl Arena {
 }
 
 fn reserve(at: u64) -> Option<u64> {
+    let got = map(at, ARENA_BYTES).then_some(at);
+    got.inspect(|at| sys::huge(at + (2 << 20), STUB_OFFSET - (2 << 20)))
+}
+
+/// Maps the beginning of an arena that grows.
+fn begin(at: u64) -> Option<u64> {
+    if !map(at, GROWTH) {
+        return None;
+    }
+    if !map(at + STUB_OFFSET, GROWTH) {
+        own::remove(at, GROWTH);
+        // SAFETY: just made.
+        unsafe { sys::munmap(at, GROWTH as usize) };
+        return None;
+    }
+    Some(at)
+}
+
+/// Maps memory for code at an address, if nothing is there. Returns whether it did.
+fn map(at: u64, bytes: u64) -> bool {
     // SAFETY: without MAP_FIXED an existing mapping is never replaced.
     let got = unsafe {
         sys::mmap(&sys::Map {
             at,
-            len: ARENA_BYTES as usize,
+            len: bytes as usize,
             prot: nr::PROT_READ | nr::PROT_WRITE | nr::PROT_EXEC,
             flags: nr::MAP_PRIVATE
                 | nr::MAP_ANONYMOUS
@@ -366,16 +455,16 @@ fn reserve(at: u64) -> Option<u64> {
             fd: -1,
             offset: 0,
         })
+    };
+    if got == Ok(at) {
+        own::add(at, bytes);
+        return true;
     }
-    .ok()?;
-    if got == at {
-        own::add(at, ARENA_BYTES);
-        sys::huge(at + (2 << 20), STUB_OFFSET - (2 << 20));
-        return Some(got);
+    if let Ok(got) = got {
+        // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).
+        unsafe { sys::munmap(got, bytes as usize) };
     }
-    // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).
-    unsafe { sys::munmap(got, ARENA_BYTES as usize) };
-    None
+    false
 }
 
 /// Candidate addresses for an arena near `range`: first below, leaving room for what the app maps
@@ -395,7 +484,7 @@ fn candidates(range: Range) -> impl Iterator<Item = u64> {
 }
 
 /// Looks through the whole map for a gap near `range`.
-fn search(range: Range) -> Option<u64> {
+fn search(range: Range, map: impl Fn(u64) -> Option<u64>) -> Option<u64> {
     let all = mapping::read_all()?;
     let fits = |at: u64| {
         let end = at + ARENA_BYTES;
@@ -405,12 +494,49 @@ fn search(range: Range) -> Option<u64> {
         .filter(|w| w[1].range.start.saturating_sub(w[0].range.end) >= ARENA_BYTES)
         .flat_map(|w| [w[1].range.start - ARENA_BYTES, w[0].range.end])
         .filter(|&at| fits(at))
-        .find_map(reserve)
+        .find_map(map)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_arena_that_grows_is_mapped_as_far_as_it_is_used() {
+        let here = an_arena_that_grows_is_mapped_as_far_as_it_is_used as *const () as u64;
+        let near = Range {
+            start: here & !0xfff,
+            end: (here & !0xfff) + 4096,
+        };
+        let mut arena = Arena::reserve(near, false, true).expect("room");
+        let there = |at: u64| sys::copy_checked(at, &mut [0]);
+        let base = arena.base();
+        assert!(arena.reaches(near) && there(base) && there(base + STUB_OFFSET));
+        assert!(!there(base + GROWTH) && !arena.holds(CachePc(base + GROWTH)));
+        assert!(arena.take_counter().is_none());
+        let whole = 5 * GROWTH;
+        while arena.code.used(base) < whole {
+            assert!(arena.has_room(4096, 64));
+            arena.code.put(&[1; 4096], LINE);
+        }
+        assert!(arena.holds(CachePc(base + whole - 1)) && there(base + whole - 1));
+        assert!(!there(base + whole + 2 * GROWTH) && !there(base + STUB_OFFSET + GROWTH));
+        // Something of the program's is in the way: the arena ends before it.
+        let end = arena.code.mapped;
+        assert!(map(end + GROWTH, 4096));
+        assert!(!arena.is_cut());
+        let mut placed = 0;
+        while arena.has_room(4096, 64) {
+            arena.code.put(&[1; 4096], LINE);
+            placed += 4096;
+        }
+        assert!(arena.is_cut() && placed <= 2 * GROWTH);
+        assert_eq!(arena.code.end, end + GROWTH);
+        assert!(there(end + GROWTH) && !arena.holds(CachePc(end + GROWTH)));
+        own::remove(end + GROWTH, 4096);
+        // SAFETY: mapped above.
+        unsafe { sys::munmap(end + GROWTH, 4096) };
+    }
 
     #[test]
     fn what_is_kept_is_never_given() {

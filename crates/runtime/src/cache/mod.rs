@@ -139,6 +139,10 @@ pub struct Cache {
     dead: u64,
     /// Arenas are placed out of reach of their app code (a stress option).
     pub far: bool,
+    /// Arenas are mapped as far as they are used: what is mapped counts against the program's own limits.
+    grows: bool,
+    /// The kernel has refused memory for another arena.
+    confined: bool,
 }
 
 impl Default for Cache {
@@ -150,11 +154,24 @@ impl Default for Cache {
 impl Cache {
     /// An empty cache.
     pub fn new() -> Self {
+        Self::with_room(1 << 11)
+    }
+
+    /// An empty cache that takes little memory at first, and more as it is used.
+    pub fn growing() -> Self {
+        Self {
+            grows: true,
+            ..Self::with_room(1 << 7)
+        }
+    }
+
+    /// An empty cache with lists for so many fragments.
+    fn with_room(fragments: usize) -> Self {
         Self {
             arenas: Vec::new(),
-            fragments: Vec::with_capacity(1 << 11),
-            steps: Vec::with_capacity(1 << 14),
-            exits: Vec::with_capacity(1 << 13),
+            fragments: Vec::with_capacity(fragments),
+            steps: Vec::with_capacity(8 * fragments),
+            exits: Vec::with_capacity(4 * fragments),
             first_exit: ExitId(0),
             parts: Vec::new(),
             variant: VariantId(0),
@@ -174,6 +191,8 @@ impl Cache {
             recipes: Vec::new(),
             dead: 0,
             far: false,
+            grows: false,
+            confined: false,
         }
     }
 

@@ -14,14 +14,20 @@ use crate::base::stress;
 impl Cache {
     /// The arena for code in `range`, made if there is none; `None` when there is no room.
     pub fn arena_for(&mut self, range: Range) -> Option<usize> {
-        if let Some(i) = self
-            .arenas
-            .iter()
-            .position(|a| self.far || a.reaches(range))
-        {
+        let far = self.far;
+        let reaches = |a: &Arena| far || a.reaches(range);
+        let mut arenas = self.arenas.iter();
+        if let Some(i) = arenas.position(|a| reaches(a) && !a.is_cut()) {
             return Some(i);
         }
-        let arena = Arena::reserve(range, self.far)?;
+        let cut = self.arenas.iter().rposition(reaches);
+        if cut.is_some() && self.confined {
+            return cut;
+        }
+        let Some(arena) = Arena::reserve(range, far, self.grows) else {
+            self.confined = cut.is_some();
+            return cut;
+        };
         self.parts.push(Part {
             code: arena.code.next,
             stubs: arena.stubs.next,

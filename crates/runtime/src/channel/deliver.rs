@@ -19,8 +19,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::protocol;
 use trommel_queue::{
-    BACKLOG, CHUNK, CHUNKS, Control, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, POOL_OFFSET,
-    PUBLISHED_OFFSET, State, chunk_start,
+    BACKLOG, CHUNK, CHUNKS, Control, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, Growing,
+    POOL_OFFSET, PUBLISHED_OFFSET, State, chunk_start,
 };
 
 use super::slot::Mapped;
@@ -197,6 +197,29 @@ impl Queue {
         self.backlog() >= BACKLOG as u64
     }
 
+    /// Chunks that are free and mapped.
+    fn spare(&self) -> u64 {
+        let fresh = self.mapped.chunks() - self.fresh.load(Relaxed).min(self.mapped.chunks());
+        let consumed = self.control().chunks.consumed.0.load(SeqCst);
+        u64::from(fresh) + consumed.saturating_sub(self.recycled.load(Relaxed))
+    }
+
+    /// Makes sure that a thread in a window gets a chunk: of `others` in windows each may take one before it publishes any.
+    /// Returns false where the kernel refuses memory. The caller holds the runtime's lock.
+    pub fn has_chunks(&self, others: usize) -> bool {
+        if self.spare() >= others as u64 + 2 {
+            return true;
+        }
+        let wanted = u64::from(self.mapped.chunks()) + others as u64 + 4;
+        let bytes = (wanted.min(CHUNKS as u64) + 1) * CHUNK as u64;
+        self.mapped.reach(Growing::POOL, bytes) && self.spare() >= others as u64 + 2
+    }
+
+    /// Returns true if all chunks that are mapped are in use.
+    pub fn is_short(&self) -> bool {
+        self.spare() == 0
+    }
+
     /// Gives the thread a chunk to fill without waiting for room, as long as the pool has one.
     pub fn take_now(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         let (number, fresh) = loop {
@@ -225,7 +248,8 @@ impl Queue {
         if let Some(chunk) = protocol::recycle(&self.recycled, &control.chunks.consumed.0, entry) {
             return Some((ChunkId(chunk % CHUNKS as u32), false));
         }
-        let more = |n: u32| (n < CHUNKS as u32).then_some(n + 1);
+        let there = self.mapped.chunks();
+        let more = |n: u32| (n < there).then_some(n + 1);
         let number = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
         control.chunks.used.fetch_max(number + 1, Release);
         Some((ChunkId(number), true))

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, Passed, PathHeader};
 use trommel_queue::{
     BIASES_OFFSET, COUNTS_INTERVALS, COUNTS_PATHS, COUNTS_STRATA, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, REGION_OFFSET, RegionRecord,
+    DICT_WORDS_OFFSET, Growing, MAX_PATHS, MAX_REGIONS, MAX_WORDS, REGION_OFFSET, RegionRecord,
     WINDOW_WORDS,
 };
 use trommel_tuple::{Kind, KindSet};
@@ -95,7 +95,7 @@ impl Shared {
     fn reserve(&mut self, words: usize) -> Result<(), DictionaryFull> {
         const STEP: u64 = 64 << 10;
         let end = self.words + words as u64;
-        if end > self.room {
+        if end > self.room || !self.mapped.reach(Growing::WORDS, end * 8) {
             return Err(DictionaryFull);
         }
         if end > self.present {
@@ -252,7 +252,8 @@ impl Shared {
         header: PathHeader,
         tail: Option<Event>,
     ) -> Result<ExitNumber, DictionaryFull> {
-        if self.paths as usize >= MAX_PATHS {
+        let index_bytes = 4 * (u64::from(self.paths) + 1);
+        if self.paths as usize >= MAX_PATHS || !self.mapped.reach(Growing::INDEX, index_bytes) {
             return Err(DictionaryFull);
         }
         self.reserve(1 + MAX_EVENT_WORDS)?;
@@ -310,10 +311,12 @@ impl Shared {
 
     /// Reports a region to the host. Returns the region's number.
     pub fn region(&mut self, mapping: &Mapping) -> Result<RegionId, DictionaryFull> {
-        if self.regions as usize >= MAX_REGIONS {
+        let at = self.regions as usize * size_of::<RegionRecord>();
+        let bytes = (at + size_of::<RegionRecord>()) as u64;
+        if self.regions as usize >= MAX_REGIONS || !self.mapped.reach(Growing::REGIONS, bytes) {
             return Err(DictionaryFull);
         }
-        let at = REGION_OFFSET + self.regions as usize * size_of::<RegionRecord>();
+        let at = REGION_OFFSET + at;
         let address = self.mapped.base() + at as u64;
         // SAFETY: bounds checked above; only the runtime writes here, and the host reads no further
         // than `regions`. The file is zero where it was never written.

@@ -1,20 +1,31 @@
 //! The slot of the shared file that belongs to this process, as it is mapped here.
 #![allow(unsafe_code)] // reason: refers to memory shared with the host.
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::converge::Converge;
 use trommel_queue::prefetch::Prefetch;
 use trommel_queue::queries::{LOADS, Queries};
 use trommel_queue::{
-    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
+    CHUNK, CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
     COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DIRECTORY_BYTES,
-    Directory, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET, REQUEST_OFFSET, Request, THREAD_PAGE,
-    THREAD_PAGES_OFFSET,
+    Directory, GROWING, Growing, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET, REQUEST_OFFSET,
+    Request, THREAD_PAGE, THREAD_PAGES_OFFSET,
 };
 
 use crate::base::ids::{ChunkId, CounterArrayId};
+use crate::base::sys;
+
+/// Bytes of each part that are mapped, where parts grow; without windows everything is. Written under the runtime's lock.
+static REACH: [AtomicU64; GROWING.len()] = [const { AtomicU64::new(u64::MAX) }; GROWING.len()];
+
+/// The parts that grow are mapped as far as they are at first.
+pub fn parts_begin() {
+    for part in GROWING {
+        REACH[part.place].store(part.first as u64, Relaxed);
+    }
+}
 
 /// This process's slot of the shared file as mapped here, after the file's directory.
 #[derive(Clone, Copy)]
@@ -27,7 +38,7 @@ impl Mapped {
     ///
     /// # Safety
     /// As much of the slot as the process uses ([`trommel_queue::mapped_bytes`]) must be mapped there, and the directory before them,
-    /// shared and writable, for good.
+    /// shared and writable, for good. Parts that grow ([`parts_begin`]) may be mapped in part, with room for all of them.
     pub unsafe fn new(base: u64) -> Self {
         let mapped = Self { base };
         let pool = base + POOL_OFFSET as u64;
@@ -79,6 +90,31 @@ impl Mapped {
     /// Returns true if the process has windows.
     pub fn has_windows(&self) -> bool {
         self.control().window.length.load(Relaxed) != 0
+    }
+
+    /// Makes sure that the first `bytes` of a part are mapped. Returns false where the kernel refuses. The caller holds the runtime's lock.
+    pub fn reach(&self, part: Growing, bytes: u64) -> bool {
+        let there = REACH[part.place].load(Relaxed);
+        if bytes <= there {
+            return true;
+        }
+        let step = part.first as u64;
+        let more = bytes.next_multiple_of(step).min(part.most as u64);
+        if bytes > more {
+            return false;
+        }
+        // SAFETY: the part is mapped so far, and what follows has no other use.
+        let grown = unsafe { sys::extend(self.base + part.offset as u64, there, more) };
+        if grown.is_ok() {
+            REACH[part.place].store(more, Relaxed);
+        }
+        grown.is_ok()
+    }
+
+    /// Chunks of the pool that are mapped, each with the window after it.
+    pub fn chunks(&self) -> u32 {
+        let bytes = REACH[Growing::POOL.place].load(Relaxed);
+        ((bytes / CHUNK as u64).saturating_sub(1)).min(CHUNKS as u64) as u32
     }
 
     /// Returns the address of the slot.

@@ -101,7 +101,7 @@ pub fn before_opening(process: &Process, number: u32, args: &[u64; 6]) {
 
 /// Returns whether a call may open a file for writing.
 pub fn opens_for_writing(number: u32, args: &[u64; 6]) -> bool {
-    syscalls::role(number) == Role::Opens && Opening::of(number, args).is_some()
+    Opening::of(number, args).is_some()
 }
 
 /// A file was mapped shared. Takes note of it if it may be written so.

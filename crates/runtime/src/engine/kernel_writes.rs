@@ -71,8 +71,15 @@ impl Runtime {
             let memory_file = self.memory_file;
             move |_| memory_file
         });
+        let reading = syscalls::with(&[Role::ReadsFiles]).filter({
+            let status_file = self.status_file;
+            move |_| status_file
+        });
         let watching = self.watching;
-        syscalls::writing().filter(move |_| watching).chain(writing)
+        syscalls::writing()
+            .filter(move |_| watching)
+            .chain(writing)
+            .chain(reading)
     }
 
     /// The kernel is about to carry out a call that may write where its arguments point.

@@ -24,6 +24,7 @@
 //! | [`native`] | detaching |
 //! | [`nowhere`] | branches to where no address is |
 //! | [`operand`] | addresses of memory operands |
+//! | [`own_status`] | signals of the process, as it reads them itself |
 //! | [`pairs`] | indirect branches counted, code of pairs made |
 //! | [`parts`] | parts of a thread's state |
 //! | [`paths`] | threads on acyclic paths |
@@ -60,6 +61,7 @@ pub mod marks;
 pub mod native;
 pub mod nowhere;
 pub mod operand;
+pub mod own_status;
 pub mod pairs;
 pub mod parts;
 pub mod paths;

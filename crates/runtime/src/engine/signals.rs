@@ -6,9 +6,9 @@ use trommel_queue::WINDOW_SIGNAL;
 
 use crate::base::signals::{
     ALL_BUT_SYNCHRONOUS, Action, AltStack, CANNOT_BE_BLOCKED, Info, SA_NODEFER, SA_ONSTACK,
-    SA_RESTORER, SA_SIGINFO, SIG_IGN, SIG_UNBLOCK, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE,
-    SYNCHRONOUS, Ucontext, bit, change_mask, exchange_action, get_action, get_mask, is_synchronous,
-    requeue, set_action, set_mask,
+    SA_RESTORER, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_UNBLOCK, SIGNALS, SIGTRAP, SS_AUTODISARM,
+    SS_DISABLE, SYNCHRONOUS, Ucontext, bit, change_mask, exchange_action, get_action, get_mask,
+    is_synchronous, requeue, set_action, set_mask,
 };
 use crate::base::sys;
 use crate::crossing::arch;
@@ -265,6 +265,27 @@ impl Actions {
             };
         }
         (result, old)
+    }
+
+    /// All synchronous signals, as a set.
+    pub fn synchronous_bits() -> u64 {
+        SYNCHRONOUS
+            .into_iter()
+            .map(bit)
+            .fold(0, |set, bit| set | bit)
+    }
+
+    /// The synchronous signals that the app ignores, and those that it handles.
+    pub fn synchronous(&self) -> [u64; 2] {
+        let mut sets = [0; 2];
+        for signal in SYNCHRONOUS {
+            match self.0[signal as usize].handler {
+                SIG_DFL => {}
+                SIG_IGN => sets[0] |= bit(signal),
+                _ => sets[1] |= bit(signal),
+            }
+        }
+        sets
     }
 
     /// Ignored synchronous signals, which a new program must inherit as ignored.

@@ -70,6 +70,8 @@ pub struct Runtime {
     pub watching: bool,
     /// A file of a process's memory was opened for writing.
     pub memory_file: bool,
+    /// The status of a process was opened.
+    pub status_file: bool,
     /// The dictionary.
     pub shared: Shared,
     /// The app's signal handlers.

@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::MAX_THREADS;
 use trommel_queue::thread_page::ThreadPage;
+use trommel_queue::{Growing, MAX_THREADS};
 
 use crate::base::address::Range;
 use crate::base::area::{
@@ -229,7 +229,9 @@ impl Thread {
             return Some(thread);
         }
         let page = runtime.pages;
-        if page as usize >= MAX_THREADS {
+        let pages = (page as u64 + 1) * sys::PAGE as u64;
+        let mapped = process.queue.mapped();
+        if page as usize >= MAX_THREADS || !mapped.reach(Growing::THREAD_PAGES, pages) {
             return None;
         }
         let tables = match runtime.shared_tables {
@@ -246,11 +248,7 @@ impl Thread {
         let bytes = process.area_bytes();
         let area = sys::anonymous(bytes).ok()?;
         let parts = [
-            (
-                process.queue.mapped().thread_page(page),
-                sys::PAGE,
-                THREAD_PAGE,
-            ),
+            (mapped.thread_page(page), sys::PAGE, THREAD_PAGE),
             (tables, INDIRECT_BYTES, INDIRECT_TABLE.0 as usize),
             (tables + INDIRECT_BYTES as u64, SECOND_BYTES, SECOND_OFFSET),
         ];

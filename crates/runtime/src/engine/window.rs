@@ -85,6 +85,7 @@ use crate::base::address::{AppPc, Range};
 use crate::base::area::Context;
 use crate::base::decode::{Insn, Reader};
 use crate::base::ids::{ExitId, FragmentId};
+use crate::base::limits;
 use crate::base::prefix::Prefix;
 use crate::base::sys;
 use crate::cache::Fragment;
@@ -177,6 +178,7 @@ pub fn begin(runtime: &mut Runtime, thread: &Thread) {
     thread.process.pid.store(pid, Relaxed);
     runtime.windows.add(thread);
     runtime.actions.take_window_signal();
+    limits::hand_over();
     let control = runtime.shared.control();
     control
         .process

@@ -5,7 +5,7 @@
 //! on in the cache is single-stepped natively or detached (see [`crate::engine::native`]).
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
-use crate::base::syscalls;
+use crate::base::syscalls::{self, Role};
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch::upcalls;
 use crate::engine::contexts;
@@ -24,6 +24,7 @@ use crate::base::stress::{self, Crossing, FailurePoint};
 use crate::base::sys;
 use crate::cache::Way;
 use crate::engine::native;
+use crate::engine::own_status;
 use crate::engine::served::Full;
 use crate::engine::state::Runtime;
 use crate::engine::state::Thread;
@@ -67,6 +68,12 @@ const _: upcalls::Entered = dispatch;
 /// A chunk is full, inside a fragment.
 fn fill_up(thread: &mut Thread, context: &mut Context) {
     if thread.windowed.now.is_some() {
+        let queue = &thread.process.queue;
+        if queue.is_short() {
+            // Where the kernel refuses memory, the host gives back what was published.
+            let runtime = thread.process.runtime.lock();
+            queue.has_chunks(runtime.threads.len());
+        }
         if thread.publish_now().is_err() {
             native::host_gone(thread, context);
         }
@@ -294,14 +301,23 @@ impl<'a> Left<'a> {
         }
         let number = context.regs[0] as u32;
         let args = args(context);
-        if descriptors::opens_for_writing(number, &args) {
+        if syscalls::role(number) == Role::Opens {
             // It has not come out: the fragment that makes the call stays.
             drop(self.runtime);
-            descriptors::before_opening(thread.process, number, &args);
+            if descriptors::opens_for_writing(number, &args) {
+                descriptors::before_opening(thread.process, number, &args);
+            }
+            let status = own_status::opens(number, &args);
             self.runtime = thread.process.runtime.lock();
+            if status {
+                self.runtime.watch_reads();
+            }
         }
         self.runtime.before_call(number, &args);
-        if !syscalls::is_made(number) && !self.runtime.writes_memory_file(number, &args) {
+        if !syscalls::is_made(number)
+            && !self.runtime.writes_memory_file(number, &args)
+            && !self.runtime.reads_status(number, &args)
+        {
             // Made in place.
             context.next_pc = syscall::before(next);
             context.at_boundary = 1;

@@ -126,7 +126,7 @@ impl Plan {
                 optimise: words.optimise != Optimise::Off,
                 trace_insns: if threshold == 0 { 0 } else { piece::MAX_INSNS },
                 whole_jumps: words.whole_jumps,
-                audit: words.audit,
+                audit: words.audit && window == 0,
             },
             window,
             acyclic: acyclic.then_some(words.kinds),

@@ -17,13 +17,15 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_INTERVALS, Control, DIRECTORY_BYTES, Detached, POOL_OFFSET, State, mapped_bytes,
+    CHUNK, COUNTER_ARRAY_BYTES, COUNTS_INTERVALS, DIRECTORY_BYTES, Detached, POOL_OFFSET,
+    QUERIES_OFFSET, State, first_parts, mapped_bytes,
 };
 
 use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::area::{
-    CONTEXT_OFFSET, Context, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
+    CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END,
+    WHOLE_BYTES,
 };
 use crate::base::heap::Heap;
 use crate::base::limits;
@@ -35,7 +37,7 @@ use crate::channel::deliver::Queue;
 use crate::channel::dictionary::Shared;
 use crate::channel::persist::{self, Persist};
 use crate::channel::shields::Profiler;
-use crate::channel::slot::Mapped;
+use crate::channel::slot::{self, Mapped};
 use crate::channel::strata::Sampler;
 use crate::channel::tags::Tags;
 use crate::crossing::arch::{self};
@@ -77,32 +79,50 @@ fn protect(args: &StartArgs) {
 
 /// Maps the directory and the first slot after it, as much of it as the process uses. Returns where the slot is.
 fn map_shared(file: i32) -> Option<u64> {
-    let windows = {
-        const HEAD: usize = DIRECTORY_BYTES + CHUNK;
-        let head = reserve_and_map(file, HEAD)?;
-        // SAFETY: the control words are in what was just mapped, and all atomics.
-        let control = unsafe { &*((head + DIRECTORY_BYTES as u64) as *const Control) };
-        let windows = control.window.length.load(Relaxed) != 0;
+    let (windows, asked) = {
+        const HEAD: usize = DIRECTORY_BYTES + QUERIES_OFFSET.next_multiple_of(CHUNK) + CHUNK;
+        let head = map_file(file, sys::anonymous(HEAD).ok()?, 0, HEAD)?;
+        // SAFETY: all that is looked at is in what was just mapped, which is not unmapped meanwhile; all atomics.
+        let mapped = unsafe { Mapped::new(head + DIRECTORY_BYTES as u64) };
+        let asked = Asked::is_there(mapped);
+        let windows = mapped.has_windows();
         // SAFETY: nothing uses it any more.
         unsafe { sys::munmap(head, HEAD) };
-        windows
+        (windows, asked)
     };
-    let start = reserve_and_map(file, DIRECTORY_BYTES + mapped_bytes(windows))?;
-    Some(start + DIRECTORY_BYTES as u64)
+    let bytes = DIRECTORY_BYTES + mapped_bytes(windows);
+    let room = sys::anonymous(bytes + CHUNK).ok()?;
+    // Chunks are at multiples of their size.
+    let start = room.next_multiple_of(CHUNK as u64);
+    let slot = start + DIRECTORY_BYTES as u64;
+    if !windows {
+        map_file(file, start, 0, bytes)?;
+        return Some(slot);
+    }
+    // SAFETY: just made. What is mapped there from now on is listed.
+    unsafe { sys::munmap(room, bytes + CHUNK) };
+    limits::room_for(bytes as u64);
+    map_file(file, start, 0, DIRECTORY_BYTES)?;
+    sys::list(start, DIRECTORY_BYTES);
+    for (offset, len) in first_parts(asked) {
+        map_file(file, slot + offset as u64, DIRECTORY_BYTES + offset, len)?;
+        sys::list(slot + offset as u64, len);
+    }
+    slot::parts_begin();
+    Some(slot)
 }
 
-/// Maps the first `bytes` of the shared file, at a multiple of [`CHUNK`].
-fn reserve_and_map(file: i32, bytes: usize) -> Option<u64> {
-    let start = sys::anonymous(bytes + CHUNK).ok()?;
-    // SAFETY: inside the reservation just made.
+/// Maps `bytes` of the shared file at an address of ours.
+fn map_file(file: i32, at: u64, offset: usize, bytes: usize) -> Option<u64> {
+    // SAFETY: in place of a reservation, or where one was, of one thread that runs.
     let mapped = unsafe {
         sys::mmap(&sys::Map {
-            at: start.next_multiple_of(CHUNK as u64),
+            at,
             len: bytes,
             prot: nr::PROT_READ | nr::PROT_WRITE,
             flags: nr::MAP_SHARED | nr::MAP_FIXED,
             fd: file,
-            offset: 0,
+            offset: offset as u64,
         })
     };
     mapped.ok()
@@ -210,6 +230,11 @@ fn map_files(args: &StartArgs, area: u64) -> Option<(Mapped, &'static [u8])> {
     sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
     let mapped = unsafe { Mapped::new(shared_at) };
+    if mapped.has_windows() {
+        // Windows count in no arrays.
+        // SAFETY: the end of the area, which is not used yet.
+        unsafe { sys::munmap(area + COUNTERS_OFFSET as u64, COUNTER_ARRAY_BYTES) };
+    }
     // SAFETY: the first page of the area, which is not used yet.
     unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
     Some((mapped, kept))
@@ -255,7 +280,10 @@ fn runtime_of(
     kept: &'static [u8],
     area: u64,
 ) -> Runtime {
-    let mut cache = Cache::new();
+    let mut cache = match plan.window {
+        0 => Cache::new(),
+        _ => Cache::growing(),
+    };
     cache.far = plan.far;
     cache.unlinked = plan.unlinked;
     if translator.ways.converge.is_none() {
@@ -286,6 +314,7 @@ fn runtime_of(
         code_pages,
         watching: false,
         memory_file: false,
+        status_file: false,
         shared,
         actions: Actions::none(),
         targets: vec![targets],

@@ -209,6 +209,13 @@ pub(crate) struct Changed {
 }
 
 impl Asked {
+    /// Returns true if there are query programs or tags of code, or may be some.
+    pub fn is_there(mapped: Mapped) -> bool {
+        let area = mapped.queries();
+        let words = [&area.bytes, &area.changing, &area.tagged];
+        words.iter().any(|word| word.load(Acquire) != 0)
+    }
+
     /// Creates the state from the host's query programs, if there are any or may be some.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let area = mapped.queries();

@@ -27,6 +27,7 @@ use crate::crossing::arch;
 use crate::engine::change::{change_map, replaced};
 use crate::engine::descriptors;
 use crate::engine::native;
+use crate::engine::own_status;
 use crate::engine::signals::Returning;
 use crate::engine::state::Thread;
 use crate::process::exec;
@@ -250,6 +251,14 @@ fn write(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i
         | nr::__NR_pwritev2 => {
             let mut runtime = process.runtime.lock();
             runtime.write_memory_file(|| raw(context, number))
+        }
+        nr::__NR_read | nr::__NR_pread64 | nr::__NR_readv => {
+            let result = pass(thread, context, number);
+            let mut runtime = process.runtime.lock();
+            let signals = runtime.actions_of(thread).synchronous();
+            drop(runtime);
+            own_status::answer(number, a, result, signals);
+            result
         }
         _ => pass(thread, context, number),
     }

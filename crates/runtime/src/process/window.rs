@@ -80,7 +80,7 @@ fn enter(
         // None is due yet.
         return Some(());
     }
-    if process.queue.lags() {
+    if process.queue.lags() || !process.queue.has_chunks(runtime.threads.len()) {
         return None;
     }
     if thread.asking.is_none() {

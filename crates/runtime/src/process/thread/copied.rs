@@ -15,6 +15,7 @@
 //! * A child that shares its parent's memory (`vfork`) gets no signal: the host sees to that.
 #![allow(unsafe_code)] // reason: maps memory.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::Slot;
@@ -26,11 +27,17 @@ use crate::engine::state::Runtime;
 use crate::engine::state::{Process, Thread};
 use crate::process::thread::fork::{NoSlot, take_slot};
 
+/// The process for which the kernel has refused to map a slot.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
 /// Returns whether the calling process has windows of its own; makes them its own if it can. Takes the lock.
 pub fn is_own(process: &'static Process) -> bool {
     let pid = sys::getpid() as u32;
     if process.pid.load(Relaxed) == pid {
         return true;
+    }
+    if REFUSED.load(Relaxed) == pid {
+        return false;
     }
     let Some(mut runtime) = process.runtime.lock_if_free() else {
         return false;
@@ -70,7 +77,11 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     slot.words.store(words, Relaxed);
     slot.regions.store(regions, Relaxed);
     slot.state.store(Slot::EXPECTED, SeqCst);
-    take_slot(mapped, runtime, number)?;
+    if let Err(refused) = take_slot(mapped, runtime, number) {
+        // A limit on its address space leaves no room. The next signal would find the same.
+        REFUSED.store(sys::getpid() as u32, Relaxed);
+        return Err(refused);
+    }
     process.queue.start_over();
     if !runtime.threads.is_empty() {
         // Another thread of the parent was in a window.

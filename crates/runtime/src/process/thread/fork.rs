@@ -31,7 +31,7 @@ use crate::engine::native;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::work::Flush;
-use trommel_queue::{MAX_SLOTS, Slot, State, mapped_bytes, slot_start};
+use trommel_queue::{MAX_SLOTS, Slot, State, first_parts, mapped_bytes, slot_start};
 
 use crate::base::area::{
     Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
@@ -40,11 +40,12 @@ use crate::base::limits;
 use crate::base::sys;
 use crate::cache::targets::Targets;
 use crate::channel::deliver::ring;
-use crate::channel::slot::Mapped;
+use crate::channel::slot::{Mapped, parts_begin};
 use crate::engine::state::Runtime;
 use crate::engine::state::Thread;
 use crate::engine::thread::SHARED_TABLES;
 use crate::memory::locking;
+use crate::observe::query::Asked;
 use crate::process::syscall;
 
 /// Processes wait this often for the host to make more slots, 100 ms each time.
@@ -114,20 +115,26 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     let window_period = parent.window.period.load(Relaxed);
     let converges = mapped.converge().wanted.load(Relaxed);
     let start = slot_start(0) as u64;
+    let (whole, base) = (mapped_bytes(window != 0), mapped.base());
+    let (directory_at, offset) = (base - start, slot_start(number));
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
     let done = unsafe {
-        sys::map_forward(
-            mapped.base() - start,
-            slot_start(number),
-            mapped_bytes(mapped.has_windows()),
-            mapped.base(),
-        )
+        match window {
+            0 => sys::map_forward(directory_at, offset, whole, base).map(drop),
+            _ => {
+                let parts = first_parts(Asked::is_there(mapped));
+                sys::map_parts_forward(directory_at, offset, whole, base, parts)
+            }
+        }
     };
     if done.is_err() {
         parent.process.children.fetch_add(1, Relaxed);
         slot.state.store(Slot::FREE, SeqCst);
         return Err(NoSlot);
+    }
+    if window != 0 {
+        parts_begin();
     }
     // SAFETY: all of the slot is mapped there, after the directory.
     let control = unsafe { Mapped::new(mapped.base()) }.control();
