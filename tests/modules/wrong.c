@@ -87,7 +87,7 @@ static int window(void *instance, const struct trommel_window *window) {
 #elif defined WRONG_MEMORY
     for (;;) {
         char *much = malloc(64 << 20);
-        memset(much, 1, 64 << 20);
+        *(volatile char *)much = 1;
     }
 #endif
     host->pair(host, pc, 7);

@@ -113,7 +113,7 @@ impl Counts {
 fn report(bin: &Path, data: &Path) -> Result<String, String> {
     let mut command = Command::new(bin);
     command.arg("report").arg(data);
-    output(command.args(["--json", "--top", "1000000000"]))
+    output(command.args(["--json", "--no-debug-info", "--top", "1000000000"]))
 }
 
 /// Returns what `report --json` says of a run of `argv` with these kinds and this compressor, with `env` added to its environment, that ends

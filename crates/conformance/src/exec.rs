@@ -107,7 +107,7 @@ impl Job {
         self.record_with(trommel, &["-e", mix, "-c", spec], data, limit)
     }
 
-    /// Runs it under `trommel record OPTIONS -o DATA`.
+    /// Runs it under `trommel record --quiet OPTIONS -o DATA`.
     pub fn record_with(
         &self,
         trommel: &Path,
@@ -115,7 +115,7 @@ impl Job {
         data: &Path,
         limit: Duration,
     ) -> io::Result<Outcome> {
-        let mut argv: Vec<OsString> = vec![trommel.into(), "record".into()];
+        let mut argv: Vec<OsString> = vec![trommel.into(), "record".into(), "--quiet".into()];
         argv.extend(options.iter().map(Into::into));
         argv.extend(["-o".into(), data.into(), "--".into()]);
         argv.extend(self.argv.iter().cloned());
@@ -163,6 +163,7 @@ impl Job {
         let data = scratch.path("data").into_os_string();
         let record = [
             "record".into(),
+            "--quiet".into(),
             "-e".into(),
             "none".into(),
             "-o".into(),

@@ -212,14 +212,7 @@ fn state(seed: u64) -> Result<(), String> {
     let job = on_alternate_stack(seed, &scratch)?;
     let native = job.native(LIMIT).map_err(text)?;
     for window in ["1", "300"] {
-        let options = [
-            "--by-caller",
-            "--rate",
-            "20000",
-            "--window",
-            window,
-            "--quiet",
-        ];
+        let options = ["--by-caller", "--rate", "20000", "--window", window];
         let data = scratch.path("data");
         let seen = job.record_with(bin(), &options, &data, LIMIT);
         native.compare(&seen.map_err(text)?)?;

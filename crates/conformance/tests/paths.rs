@@ -113,7 +113,7 @@ fn recorded(
 fn report(bin: &Path, data: &Path) -> Result<Value, String> {
     let mut command = Command::new(bin);
     command.arg("report").arg(data);
-    let text = output(command.args(["--json", "--top", "1000000000"]))?;
+    let text = output(command.args(["--json", "--no-debug-info", "--top", "1000000000"]))?;
     serde_json::from_str(&text).map_err(|e| e.to_string())
 }
 

@@ -295,7 +295,9 @@ fn exact(length: u32, fault: bool) -> Result<(), String> {
 
 fn counts(program: &Path, data: &Path) -> Result<Counts, String> {
     let mut command = Command::new(bin());
-    command.args(["report", "--json"]).arg(data);
+    command
+        .args(["report", "--json", "--no-debug-info"])
+        .arg(data);
     let report = command.output().map_err(|e| e.to_string())?;
     Counts::from_report(&String::from_utf8_lossy(&report.stdout), program)
 }

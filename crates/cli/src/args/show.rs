@@ -98,6 +98,10 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) full_names: bool,
 
+    /// Leave debug information alone: no source lines, no inlined functions, in less time
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) no_debug_info: bool,
+
     /// Only this process; can be repeated [default: the sum of all]
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,

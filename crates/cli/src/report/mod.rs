@@ -33,7 +33,7 @@ use trommel_code::{Function, Program};
 use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
-use trommel_symbol::Files;
+use trommel_symbol::{Files, Symbols};
 use trommel_tuple::{Kind, ModuleId};
 
 use crate::args::{By, ReportArgs};
@@ -46,6 +46,9 @@ const DEFAULT_TOP: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
+    if args.no_debug_info && args.by == Some(By::Line) {
+        bail!("--by line: lines are known from debug information alone; leave out --no-debug-info");
+    }
     let mut loaded = load::profiles(&args.source.file, &args.source.select)?;
     let file = &args.source.file;
     loaded.only(file, &args.pid)?;
@@ -56,9 +59,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();
     let derived = match whole {
-        Some(whole) if args.event.is_none() => {
-            derive(whole, &files).map(|p| (p, Some(load::wanted(&profile, &args.source.select))))
-        }
+        Some(whole) if args.event.is_none() => derive(whole, &files, args)
+            .map(|p| (p, Some(load::wanted(&profile, &args.source.select)))),
         _ => None,
     };
     if let Some(kind) = args.event {
@@ -69,7 +71,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         (Some(n), _) => n,
         (None, false) => DEFAULT_TOP,
     };
-    let symbols = load::symbols(&files, &profile);
+    let symbols = symbols(&files, &profile, args);
     let mut view = View::new(&profile, symbols, confidence);
     view.full_names = args.full_names;
     if args.per_interval {
@@ -117,6 +119,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         (Some(by), _) => by::write(&mut out, &mut view, &shown, by, parts.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The symbols of a profile's modules, as far as they are wanted.
+fn symbols<'f>(files: &'f Files, profile: &Profile, args: &ReportArgs) -> Symbols<'f> {
+    let limit = if args.no_debug_info { 0 } else { u64::MAX };
+    load::symbols(files, profile).with_debug_limit(limit)
 }
 
 /// Writes the call paths of a profile.
@@ -168,9 +176,9 @@ impl Shown<'_> {
 }
 
 /// Derives what functions did in all of these processes.
-fn derive(profiles: Vec<Profile>, files: &Files) -> Option<Program> {
+fn derive(profiles: Vec<Profile>, files: &Files, args: &ReportArgs) -> Option<Program> {
     let (profile, rows) = processes::merge(profiles, false)?;
-    let symbols = load::symbols(files, &profile);
+    let symbols = symbols(files, &profile, args);
     let mut confidence = Confidence::of_processes(&profile, rows.len());
     Program::new(&profile, &symbols, &mut confidence)
 }

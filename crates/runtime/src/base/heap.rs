@@ -8,14 +8,14 @@
 //! being moved is moved back ([`undo_move`]), as its owner still believes it to be where it was.
 //!
 //! Invariant: a thread that allocates or frees holds the runtime's lock, or is the only thread yet. The
-//! allocator takes no lock. [`Heap`] is not for general use.
+//! allocator takes no lock. [`Heap`] is not for general use. Under stress the invariant is checked ([`Heap::guarded_by`]).
 #![allow(unsafe_code)] // reason: an allocator.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use crate::base::address::Range;
 use crate::base::sys;
@@ -63,6 +63,27 @@ impl Heap {
     }
 }
 
+/// The word of the lock, if the invariant is checked.
+static GUARD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+
+impl Heap {
+    /// From now on whoever allocates or frees while nobody has the lock fails an assertion. `word` is the lock's; 0: nobody has it.
+    pub fn guarded_by(word: &'static AtomicU64) {
+        GUARD.store(ptr::from_ref(word).cast_mut(), Relaxed);
+    }
+}
+
+/// Checks the module's invariant, as far as one word shows it.
+#[inline]
+fn assert_guarded() {
+    // SAFETY: null, or a word that stays.
+    let word = unsafe { GUARD.load(Relaxed).as_ref() };
+    assert!(
+        word.is_none_or(|word| word.load(Relaxed) != 0),
+        "the heap is used without the lock"
+    );
+}
+
 impl Default for Heap {
     fn default() -> Self {
         Self::new()
@@ -98,6 +119,7 @@ const fn whole_pages(size: usize) -> usize {
 // SAFETY: blocks of a class are as long and as aligned as its power of two and handed out once.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        assert_guarded();
         let class = class(layout);
         let size = 1 << class;
         if size > LARGEST {
@@ -141,6 +163,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        assert_guarded();
         let class = class(layout);
         if 1 << class > LARGEST {
             // SAFETY: the block was mapped by `alloc` with this length, and its owner is done.
@@ -156,6 +179,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        assert_guarded();
         let old_class = class(layout);
         if 1 << old_class > LARGEST && new_size > LARGEST && layout.align() <= 4096 {
             return grow(block, whole_pages(layout.size()), whole_pages(new_size));

@@ -162,6 +162,11 @@ impl<T> Lock<T> {
         }
     }
 
+    /// The word that is 0 while nobody has it.
+    pub const fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+
     /// From now on a holder may end without giving it up: another process will run in this memory.
     pub fn holders_may_end(&self) {
         self.mortal.store(true, Release);

@@ -128,8 +128,13 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let area = thread.process.queue.mapped().load(place);
     let mut underway = match asking.underway[place].take() {
         Some(underway) if underway.id == area.put.load(Relaxed) => underway,
-        _ => {
-            let begun = Underway::begin(thread, context, site, place);
+        left => {
+            let begun = {
+                // The heap needs it.
+                let _runtime = thread.process.runtime.lock();
+                drop(left);
+                Underway::begin(thread, context, site, place)
+            };
             if begun.passes(context, site) {
                 asking.underway[place] = Some(begun);
                 thread.asking = Some(asking);
@@ -154,7 +159,7 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
 }
 
 impl Underway {
-    /// The thread has reached a probe of a program for the first time.
+    /// The thread has reached a probe of a program for the first time. The caller has the lock.
     fn begin(thread: &Thread, context: &mut Context, site: &Site, place: usize) -> Box<Self> {
         let mapped = thread.process.queue.mapped();
         let prepared = site.prepared;

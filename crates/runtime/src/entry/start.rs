@@ -179,6 +179,9 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     thread.writer.number = 1;
     process.runtime.lock().areas.push(&raw const *thread);
     current::serve(process);
+    if control.setup.options.load(Relaxed) != 0 {
+        Heap::guarded_by(process.runtime.word());
+    }
     if args.threads != 0 {
         return attach::prepare(process, thread, &args);
     }
