@@ -1,4 +1,5 @@
-//! `trommel annotate`: a function of a program of ours, by its names, with its counts, values and errors.
+//! `trommel annotate`: a function of a program of ours, by its names, with its counts, values and errors. And `report` of the same program
+//! without its debug information.
 
 mod common;
 #[path = "common/compile.rs"]
@@ -358,4 +359,36 @@ fn errors_say_what_to_do() {
         said.contains("No such file") && said.contains("put that back"),
         "{said}"
     );
+}
+
+#[test]
+fn a_report_without_debug_information_has_the_same_counts_and_no_lines() {
+    let dir = recorded("bare", &["-e", "edge,call", "--", "./shapes"]);
+    let whole = dir.json(&["report", "--json", "trommel.data"]);
+    let bare = dir.json(&["report", "--json", "--no-debug-info", "trommel.data"]);
+    let list = |report: &Value, name: &str| report[name].as_array().expect("a list").clone();
+    let counts = |report: &Value, name: &str| -> Vec<(Value, Value)> {
+        let rows = list(report, name);
+        let row = |row: &Value| (row["from"]["vaddr"].clone(), row["count"].clone());
+        rows.iter().map(row).collect()
+    };
+    for name in ["edges", "calls"] {
+        assert_eq!(counts(&whole, name), counts(&bare, name));
+        assert_ne!(counts(&whole, name), []);
+    }
+    let lines = |report: &Value| {
+        let edges = list(report, "edges");
+        edges.iter().filter(|e| !e["from"]["line"].is_null()).count()
+    };
+    assert_ne!(lines(&whole), 0);
+    assert_eq!(lines(&bare), 0);
+    // Functions have their names from the symbol table.
+    let work = |report: &Value| {
+        let all = list(report, "functions");
+        let work = all.iter().find(|f| f["name"] == "work");
+        work.map(|f| f["self"].clone()).expect("it is there")
+    };
+    assert_eq!(work(&whole), work(&bare));
+    let said = refused(&dir, &["report", "--by", "line", "--no-debug-info"]);
+    assert!(said.contains("--no-debug-info"), "{said}");
 }

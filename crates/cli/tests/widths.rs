@@ -51,8 +51,9 @@ const RECORDED: [(&str, &str); 5] = [
     ("one", "--stream s.tstream --stream-limit 20000"),
 ];
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "report values",
+    "report values --no-debug-info",
     "report values --by event",
     "report values --by line",
     "report values --by loop",
