@@ -1,5 +1,5 @@
 // A timer of 1 kHz with a handler on an alternate stack, and signals sent while they are blocked. The
-// handler looks at what it is shown. argv: seconds.
+// handler looks at what it is shown. argv: seconds, or until SIGTERM.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 static volatile long alarms, sent;
 static volatile int wrong;
+static volatile double until;
 static char *stack;
 extern char __executable_start, etext;
 
@@ -18,6 +19,12 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+// Ends the work early, as SIGTERM asks for.
+static void stop(int signal) {
+    (void)signal;
+    until = 0;
 }
 
 static void on_alarm(int signal, siginfo_t *info, void *frame) {
@@ -37,7 +44,7 @@ static void on_sent(int signal) {
 }
 
 int main(int argc, char **argv) {
-    double until = now() + (argc > 1 ? atof(argv[1]) : 1);
+    until = now() + (argc > 1 ? atof(argv[1]) : 1);
     stack = malloc(65536);
     stack_t ss = {stack, 0, 65536};
     sigaltstack(&ss, 0);
@@ -49,6 +56,7 @@ int main(int argc, char **argv) {
     a.sa_handler = on_sent;
     a.sa_flags = 0;
     sigaction(SIGUSR1, &a, 0);
+    signal(SIGTERM, stop);
     struct itimerval every = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &every, 0);
     sigset_t all, old;

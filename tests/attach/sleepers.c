@@ -1,5 +1,5 @@
 // Threads that wait, each in one way, and check how long they did and what they were told.
-// argv: seconds, and the most that a wait of 0.3 s may take.
+// argv: seconds, or until SIGTERM, and the most that a wait of 0.3 s may take.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static double until, longest;
+static volatile double until;
+static double longest;
 static volatile int bad;
 static int quiet[2], told[2];
 
@@ -22,6 +23,12 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+// Ends the work early, as SIGTERM asks for.
+static void stop(int signal) {
+    (void)signal;
+    until = 0;
 }
 
 // Calls that cannot be continued are made again with their whole time.
@@ -103,15 +110,23 @@ int main(int argc, char **argv) {
     sigset_t m;
     sigemptyset(&m);
     sigaddset(&m, SIGUSR2);
+    // That one is for this thread alone: it interrupts no wait that is checked.
+    sigaddset(&m, SIGTERM);
     sigprocmask(SIG_BLOCK, &m, 0);
+    signal(SIGTERM, stop);
     if (pipe(quiet) || pipe(told)) return 2;
     void *(*all[])(void *) = {sleeping, absolute, futex, polling, selecting_, masked, epoll, signals, reading};
     pthread_t t[9];
     for (int i = 0; i < 9; i++) pthread_create(t + i, 0, all[i], 0);
+    sigemptyset(&m);
+    sigaddset(&m, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &m, 0);
     while (now() < until + 0.1) {
         usleep(50000);
         if (write(told[1], "x", 1) != 1) return 3;
     }
+    // For who reads still.
+    if (write(told[1], "x", 1) != 1) return 3;
     for (int i = 0; i < 9; i++) pthread_join(t[i], 0);
     puts(bad ? "bad" : "good");
     return bad;

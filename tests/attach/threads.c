@@ -1,11 +1,12 @@
 // Threads that compute and wait for each other, and others that start and end threads all the time.
-// argv: seconds, threads of the one kind, of the other.
+// argv: seconds, or until SIGTERM, threads of the one kind, of the other.
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-static double until;
+static volatile double until;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
 static long total;
@@ -14,6 +15,12 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+// Ends the work early, as SIGTERM asks for.
+static void stop(int signal) {
+    (void)signal;
+    until = 0;
 }
 
 static void *compute(void *seed) {
@@ -60,6 +67,7 @@ int main(int argc, char **argv) {
     static pthread_t t[4096];
     if (argc < 4) return 2;
     until = now() + atof(argv[1]);
+    signal(SIGTERM, stop);
     int computing = atoi(argv[2]), starting = atoi(argv[3]);
     for (long i = 0; i < computing + starting; i++) pthread_create(t + i, 0, i < computing ? compute : start, (void *)i);
     long sum = 0;

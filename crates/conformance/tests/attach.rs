@@ -154,6 +154,15 @@ impl Running {
         self.0.id().to_string()
     }
 
+    /// Asks it to end, if it has not.
+    fn stop(&mut self) -> Result<(), String> {
+        if self.is_there() {
+            let mut kill = Command::new("kill");
+            kill.args(["-TERM", &self.pid()]).status().map_err(text)?;
+        }
+        Ok(())
+    }
+
     fn is_there(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
@@ -281,6 +290,7 @@ fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), Stri
     {
         return Err(format!("it grew: {sizes:?} KiB"));
     }
+    running.stop()?;
     match running.output()?.trim() {
         "good" => Ok(()),
         other => Err(other.to_owned()),
@@ -291,7 +301,7 @@ fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), Stri
 fn counts_of(scratch: &Scratch) -> Result<Vec<(String, u64)>, String> {
     let bin = trommel();
     let output = Command::new(bin)
-        .args(["report", "--json"])
+        .args(["report", "--json", "--no-debug-info"])
         .arg(scratch.path("data"))
         .output()
         .map_err(text)?;

@@ -196,7 +196,7 @@ fn told(name: &str, flags: &[&str], window: &str, args: &[&str]) -> Result<(), S
     let program = program.to_string_lossy();
     let command = [&[&*program], args].concat();
     record_alike(&options, &command, &data)?;
-    let report = json(&["report"], &data)?;
+    let report = json(&["report", "--no-debug-info"], &data)?;
     let known = judge(&report)?;
     let windows = &report["windows"];
     match known > 0.95 && windows["caller_samples_dropped"] == 0 {
@@ -228,7 +228,7 @@ fn added() -> Result<(), String> {
     let script = format!("{program} {TURNS} & {program} {TURNS}; wait");
     let options = ["--by-caller", "--rate", "2000", "--window", "300"];
     record_alike(&options, &["sh", "-c", &script], &data)?;
-    judge(&json(&["report"], &data)?).map(drop)
+    judge(&json(&["report", "--no-debug-info"], &data)?).map(drop)
 }
 
 /// A function with 64 callers, two of which are most of its calls.
@@ -239,7 +239,7 @@ fn overflow() -> Result<(), String> {
     let program = program.to_string_lossy();
     let options = ["--by-caller", "--rate", "8000", "--window", "100"];
     record_alike(&options, &[&program, "60000000"], &data)?;
-    let report = json(&["report"], &data)?;
+    let report = json(&["report", "--no-debug-info"], &data)?;
     let mut loads = list(&report, "values").iter();
     let load = loads.find(|load| function(&load["at"]) == "load");
     let load = load.ok_or("no load")?;
@@ -323,7 +323,7 @@ fn unasked() -> Result<(), String> {
         &[&program.to_string_lossy(), TURNS],
         &data,
     )?;
-    let report = json(&["report"], &data)?.to_string();
+    let report = json(&["report", "--no-debug-info"], &data)?.to_string();
     match report.contains("by_caller") || report.contains("caller_samples") {
         true => Err(report),
         false => Ok(()),

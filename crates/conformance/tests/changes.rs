@@ -119,7 +119,7 @@ impl Session {
         assert!(self.child.wait().expect("it ends").success(), "{rest}");
         let count = rest.strip_suffix(" good\n").expect("it computed rightly");
         let report = Command::new(trommel())
-            .args(["report", "--json"])
+            .args(["report", "--json", "--no-debug-info"])
             .arg(self.scratch.path("data"))
             .output()
             .expect("trommel starts");

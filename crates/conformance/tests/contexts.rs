@@ -194,7 +194,7 @@ fn recorded(
         .env("TROMMEL_STRESS", stress)
         .current_dir(scratch.dir()))?;
     let text = run(Command::new(trommel())
-        .args(["report", "--json"])
+        .args(["report", "--json", "--no-debug-info"])
         .arg(&data))?;
     let report: Value = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
     let contexts = &report["contexts"];

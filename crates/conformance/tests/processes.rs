@@ -42,7 +42,7 @@ impl Place {
     }
 
     fn report(&self, options: &[&str]) -> Value {
-        let output = self.trommel(&[&["report", "--json"], options].concat());
+        let output = self.trommel(&[&["report", "--json", "--no-debug-info"], options].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         serde_json::from_slice(&output.stdout).expect("JSON")
@@ -147,9 +147,11 @@ fn threads_that_sleep_do_not_fill_the_cache() {
     let again = function(&program, "get");
     let counts = |report: &Value| {
         let mut counts = Counts::from_report(&report.to_string(), &program).expect("counts");
-        for list in [&mut counts.branches, &mut counts.jumps, &mut counts.calls] {
+        for list in [&mut counts.branches, &mut counts.calls] {
             list.retain(|(from, _), _| !again.contains(from));
         }
+        // Those that are left are in stubs which lead to the C library, by which `get` calls too.
+        counts.jumps.clear();
         counts
     };
     let expected = counts(&plain);
@@ -176,9 +178,13 @@ fn threads_that_sleep_do_not_fill_the_cache() {
             assert_eq!(report["run"]["let_go"], Value::Array(vec![]), "{how}");
             if events == "edge,call" {
                 let counted = counts(&report);
-                let same = compare_transfers("branches", &expected.branches, &counted.branches);
-                assert_eq!(same.err(), None, "{how}");
-                assert!(counted == expected, "{how}");
+                for (what, expected, counted) in [
+                    ("branches", &expected.branches, &counted.branches),
+                    ("calls", &expected.calls, &counted.calls),
+                ] {
+                    let same = compare_transfers(what, expected, counted);
+                    assert_eq!(same.err(), None, "{how}");
+                }
             }
         }
     }

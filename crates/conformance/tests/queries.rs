@@ -235,8 +235,7 @@ fn compare(question: &Program, answers: &Answers, sent: &[Line]) -> Result<(), S
 
 fn report(bin: &Path, data: &Path) -> Result<Value, String> {
     let said = Command::new(bin)
-        .arg("report")
-        .arg("--json")
+        .args(["report", "--json", "--no-debug-info"])
         .arg(data)
         .output();
     let said = said.map_err(|e| e.to_string())?;

@@ -71,7 +71,7 @@ fn record(scratch: &Scratch, query: &str, services: &[String], command: &[&str])
 
 fn report(scratch: &Scratch) -> Value {
     let mut report = Command::new(trommel());
-    report.args(["report", "--top", "1000000", "--json"]);
+    report.args(["report", "--top", "1000000", "--json", "--no-debug-info"]);
     let said = report.arg(scratch.path("data")).output().expect("it runs");
     assert!(said.status.success());
     serde_json::from_slice(&said.stdout).expect("JSON")
