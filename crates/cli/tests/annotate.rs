@@ -378,7 +378,10 @@ fn a_report_without_debug_information_has_the_same_counts_and_no_lines() {
     }
     let lines = |report: &Value| {
         let edges = list(report, "edges");
-        edges.iter().filter(|e| !e["from"]["line"].is_null()).count()
+        edges
+            .iter()
+            .filter(|e| !e["from"]["line"].is_null())
+            .count()
     };
     assert_ne!(lines(&whole), 0);
     assert_eq!(lines(&bare), 0);

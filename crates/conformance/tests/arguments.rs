@@ -322,7 +322,11 @@ fn without() -> Result<(), String> {
         let program = built()?;
         let options = ["--rate", "1000", "-e", kinds];
         record_alike(&options, &[&program.to_string_lossy(), TURNS], &data)?;
-        let report = output(Command::new(bin()).args(["report", "--json", "--no-debug-info"]).arg(&data))?;
+        let report = output(
+            Command::new(bin())
+                .args(["report", "--json", "--no-debug-info"])
+                .arg(&data),
+        )?;
         let profiles = trommel_store::read(&data).map_err(text)?;
         let windows = profiles.iter().filter_map(|p| p.windows.as_ref());
         let arguments = windows.map(|w| w.arguments.len()).sum();

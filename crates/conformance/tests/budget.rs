@@ -62,7 +62,11 @@ fn record(options: &[&str], program: &Path, argument: &str) -> Result<Value, Str
     if native != seen {
         return Err(format!("{seen:?} in place of {native:?}"));
     }
-    let report = output(Command::new(bin()).args(["report", "--json", "--no-debug-info"]).arg(&data))?;
+    let report = output(
+        Command::new(bin())
+            .args(["report", "--json", "--no-debug-info"])
+            .arg(&data),
+    )?;
     serde_json::from_str(&report).map_err(|e| e.to_string())
 }
 
@@ -280,7 +284,11 @@ fn timers() -> Result<(), String> {
     let mut check = || -> Result<(), String> {
         for _ in 0..5 {
             output(record().args(["--duration", "0.4"]))?;
-            let report = output(Command::new(bin()).args(["report", "--json", "--no-debug-info"]).arg(&data))?;
+            let report = output(
+                Command::new(bin())
+                    .args(["report", "--json", "--no-debug-info"])
+                    .arg(&data),
+            )?;
             let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
             let windows = &report["windows"];
             let pacing = windows["pacing"].as_str().unwrap_or("");
@@ -386,7 +394,11 @@ fn executes() -> Result<(), String> {
         if (native.status, &native.stdout) != (seen.status, &seen.stdout) {
             return Err(format!("{script}: {seen:?} in place of {native:?}"));
         }
-        let report = output(Command::new(bin()).args(["report", "--json", "--no-debug-info"]).arg(&data))?;
+        let report = output(
+            Command::new(bin())
+                .args(["report", "--json", "--no-debug-info"])
+                .arg(&data),
+        )?;
         let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
         let named = |name: &str| {
             let all = list(&report, "processes").iter();

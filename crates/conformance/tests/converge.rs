@@ -32,7 +32,9 @@ fn record(options: &[&str], stress: &str, arguments: &[&str]) -> (Value, Output)
     let done = done.expect("it runs");
     assert!(done.status.success(), "{options:?}: {done:?}");
     let mut report = Command::new(trommel());
-    let report = report.args(["report", "--json", "--no-debug-info", "--top", "300"]).arg(&data);
+    let report = report
+        .args(["report", "--json", "--no-debug-info", "--top", "300"])
+        .arg(&data);
     let report = output(report).expect("a report");
     (serde_json::from_str(&report).expect("JSON"), done)
 }

@@ -200,7 +200,12 @@ fn spans(db: &Path) -> Vec<(u64, u64)> {
 
 fn report(db: &Path, options: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(bin());
-    let out = output(command.args(["report", "--json", "--no-debug-info"]).args(options).arg(db))?;
+    let out = output(
+        command
+            .args(["report", "--json", "--no-debug-info"])
+            .args(options)
+            .arg(db),
+    )?;
     serde_json::from_str(&out).map_err(text)
 }
 

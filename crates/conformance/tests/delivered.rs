@@ -25,7 +25,11 @@ fn output(command: &mut Command) -> Vec<u8> {
 }
 
 fn report(data: &Path) -> Value {
-    let text = output(Command::new(bin()).args(["report", "--json", "--no-debug-info"]).arg(data));
+    let text = output(
+        Command::new(bin())
+            .args(["report", "--json", "--no-debug-info"])
+            .arg(data),
+    );
     serde_json::from_slice(&text).expect("JSON")
 }
 

@@ -96,7 +96,9 @@ fn record(scratch: &Scratch, module: &str, command: &[&str]) -> Result<Output, S
 /// Returns what the report says of the module.
 fn report(scratch: &Scratch) -> Result<Value, String> {
     let mut report = Command::new(trommel());
-    let report = report.args(["report", "--json", "--no-debug-info"]).arg(scratch.path("data"));
+    let report = report
+        .args(["report", "--json", "--no-debug-info"])
+        .arg(scratch.path("data"));
     let said = report.output().map_err(|e| e.to_string())?;
     let all: Value = serde_json::from_slice(&said.stdout).map_err(|e| e.to_string())?;
     Ok(all["custom"].clone())

@@ -78,7 +78,9 @@ fn printed(done: &Output, what: &str) -> String {
 
 fn report(scratch: &Scratch) -> Value {
     let mut command = Command::new(trommel());
-    command.args(["report", "--json", "--no-debug-info"]).arg(scratch.path("data"));
+    command
+        .args(["report", "--json", "--no-debug-info"])
+        .arg(scratch.path("data"));
     let out = command.output().expect("it runs");
     assert!(out.status.success());
     serde_json::from_slice(&out.stdout).expect("JSON")

@@ -103,7 +103,10 @@ fn sampled(
 
 fn report(data: &Path, options: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(trommel());
-    command.args(["report", "--json", "--no-debug-info"]).args(options).arg(data);
+    command
+        .args(["report", "--json", "--no-debug-info"])
+        .args(options)
+        .arg(data);
     serde_json::from_str(&output(&mut command)?).map_err(text)
 }
 
