@@ -3,6 +3,8 @@
 
 #[path = "common/dir.rs"]
 mod dir;
+#[path = "common/started.rs"]
+mod started;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -186,12 +188,17 @@ fn a_program_goes_on_when_the_command_is_killed() {
         command.args(["run", "--after", "0.02", "--", &program, "250", "2"]);
         command.stdout(fs::File::create(&result).expect("a file"));
         let mut child = command.spawn().expect("trommel runs");
-        sleep(Duration::from_millis(35 + n % 20 * 8));
+        started::wait_for(&child, "p");
+        sleep(Duration::from_millis(n % 20 * 8));
         child.kill().expect("killed");
         child.wait().expect("waited for");
         let clock = Instant::now();
         while fs::read(&result).expect("there") != b"one 0 0\n" {
-            assert!(clock.elapsed() < Duration::from_secs(20), "kill {n}");
+            let said = fs::read_to_string(&result);
+            assert!(
+                clock.elapsed() < Duration::from_secs(20),
+                "kill {n}: {said:?}"
+            );
             sleep(Duration::from_millis(10));
         }
     }

@@ -7,6 +7,8 @@ mod not_tested;
 
 #[path = "common/dir.rs"]
 mod dir;
+#[path = "common/started.rs"]
+mod started;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -287,7 +289,8 @@ fn a_program_goes_on_when_the_command_is_killed() {
         let mut command = place.command(HASTY, &[], &["300", "0", "2"]);
         command.stdout(fs::File::create(&result).expect("a file"));
         let mut child = command.spawn().expect("trommel runs");
-        sleep(Duration::from_millis(40 + n % 30 * 7));
+        started::wait_for(&child, "phases");
+        sleep(Duration::from_millis(n % 30 * 7));
         child.kill().expect("killed");
         child.wait().expect("waited for");
         let clock = Instant::now();

@@ -2,7 +2,8 @@
 //! time, and native in between (the stress option `window=N`).
 //!
 //! * `same …`: each program of `tests/programs` behaves as natively. `TROMMEL_WINDOWS=64,1024` gives the
-//!   lengths of windows; natively and with two mixes of events.
+//!   lengths of windows; natively and with two mixes of events. Further builds of a program are tried in the nightly tier
+//!   (ignored trials).
 //! * `state …`: random instruction sequences end in the same registers, flags and memory, on an alternate stack: signals change
 //!   what is below the stack pointer.
 //! * `exact …`: each window of a program that does the same again and again, of which one turn is
@@ -59,9 +60,11 @@ fn main() {
                 let words = [&[variant.name.clone()][..], &run].concat();
                 let name = format!("same {length} {}", words.join(" "));
                 let run = run.clone();
-                trials.push(Trial::test(name, move || {
+                let first = variant.first;
+                let trial = Trial::test(name, move || {
                     Ok(same(&variant, &run, &format!("window={length}"))?)
-                }));
+                });
+                trials.push(trial.with_ignored_flag(!first));
             }
         }
     }

@@ -12,7 +12,7 @@ use trommel_conformance::program::compile;
 use trommel_conformance::wait;
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// A directory, and the command under test run in it.
 pub(crate) struct Place {
