@@ -257,7 +257,7 @@ fn one_screen_and_lines_of_json_need_no_terminal() {
     assert!(moments[1]["wall_ns"].as_u64() > Some(0));
 }
 
-/// Executes `adds` until there is a file `second`, and `walks` from then on.
+/// Executes `adds` until there is a file `second`, and `walks` until there is a file `third`.
 const PHASES: &str = r#"
 #include <unistd.h>
 static volatile unsigned sink;
@@ -267,7 +267,7 @@ __attribute__((noinline)) static void walks(void) {
 }
 int main(void) {
   while (access("second", F_OK)) for (int n = 0; n < 50; n++) adds();
-  for (;;) walks();
+  while (access("third", F_OK)) for (int n = 0; n < 50; n++) walks();
 }
 "#;
 
@@ -283,7 +283,9 @@ fn candidates_follow_the_phase_that_is_under_way() {
     let dir = Dir::new("top-phases");
     compile(&dir.0, "phases", &["-O1"], PHASES);
     for (spec, thread) in [("M4[10k,1%]2048", 1.into()), ("S4[10k,1%]512", Value::Null)] {
-        let _ = std::fs::remove_file(dir.0.join("second"));
+        for name in ["second", "third"] {
+            let _ = std::fs::remove_file(dir.0.join(name));
+        }
         let mut top = Command::new(env!("CARGO_BIN_EXE_trommel"))
             .args(["top", "--json", "-d", "0.2", "-c", spec, "--", "./phases"])
             .current_dir(&dir.0)
@@ -296,12 +298,12 @@ fn candidates_follow_the_phase_that_is_under_way() {
             .map(|line| -> Value { serde_json::from_str(&line.expect("a line")).expect("JSON") });
         let latest = |moment: &Value| moment["intervals"]["latest"][0].clone();
         // Other code runs before the first phase, and while one ends.
-        let mut until = |function: &str| {
-            let found = moments.by_ref().take(300).map(|moment| latest(&moment));
+        let until = |moments: &mut dyn Iterator<Item = Value>, function: &str| {
+            let found = moments.take(300).map(|moment| latest(&moment));
             let mut found = found.filter(|latest| !latest.is_null());
             found.find(|latest| functions(latest).first() == Some(&function))
         };
-        let first = until("adds").expect("the first phase");
+        let first = until(&mut moments, "adds").expect("the first phase");
         assert_eq!(first["thread"], thread);
         assert_eq!(first["events"], 10_000);
         assert_eq!(functions(&first), ["adds"], "{first}");
@@ -310,14 +312,16 @@ fn candidates_follow_the_phase_that_is_under_way() {
             "{first}"
         );
         std::fs::write(dir.0.join("second"), "").expect("a file");
-        let second = until("walks").expect("the second phase");
+        let second = until(&mut moments, "walks").expect("the second phase");
         assert!(functions(&second).iter().all(|f| *f == "walks"), "{second}");
         let number = |interval: &Value| interval["interval"].as_u64();
         assert!(number(&second) > number(&first));
         assert!(second["ended_ns_ago"].as_u64() < Some(5_000_000_000));
-        drop(moments);
-        // It ends when nobody reads any more, and the program with it.
-        top.wait().expect("ends");
+        // The program ends by itself: what is under control need not be detached.
+        std::fs::write(dir.0.join("third"), "").expect("a file");
+        let last = moments.last().expect("a last moment");
+        assert!(functions(&latest(&last)).contains(&"walks"), "{last}");
+        assert!(top.wait().expect("ends").success());
     }
 }
 
