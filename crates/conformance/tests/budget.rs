@@ -333,7 +333,7 @@ fn timers() -> Result<(), String> {
 }
 
 fn forks() -> Result<(), String> {
-    let report = record_windows(&["--budget", "10"], &built("forks")?, 50_000_000, 400.0)?;
+    let report = record_windows(&["--budget", "10"], &built("forks")?, 150_000_000, 400.0)?;
     let processes = list(&report, "processes").len();
     let of = |name: &str| -> f64 {
         let edges = list(&report, "edges").iter();
@@ -451,7 +451,7 @@ fn paid() -> Result<(), String> {
     let program = built_work()?;
     for budget in [1.0, 3.0, 10.0] {
         let text = budget.to_string();
-        let report = record(&["--budget", &text], &program, "130")?;
+        let report = record(&["--budget", &text], &program, "400")?;
         let windows = &report["windows"];
         let paid = real(windows, "paid_percent");
         let sum = real(windows, "paid_target_percent") + real(windows, "paid_host_percent");
