@@ -153,7 +153,7 @@ pub fn reported_by(
 }
 
 /// [`recorded_by`] under stress, of a program that does the same each time: the report is kept for other tests, as long as
-/// the command and the program are the same files.
+/// the command and the program are the same files, and the environment is the same.
 pub fn recorded_once(
     bin: &Path,
     argv: &[String],
@@ -166,7 +166,11 @@ pub fn recorded_once(
         format!("{} {:?}", file.display(), changed.ok())
     });
     let name = [&argv.join(" "), how.0, how.1, stress].join("\0");
-    let text = kept("reports", &name, &files.join("\n"), || {
+    // The dynamic linker looks at each letter of it.
+    let mut environment: Vec<_> = std::env::vars_os().collect();
+    environment.sort();
+    let state = format!("{}\n{environment:?}", files.join("\n"));
+    let text = kept("reports", &name, &state, || {
         let env = vec![("TROMMEL_STRESS".into(), stress.into())];
         reported_by(bin, argv, how, env, Path::new("/"), code)
     })?;
