@@ -180,6 +180,8 @@ struct Windows {
     counts: BTreeMap<String, u64>,
     /// From, to, instructions.
     last: Vec<(u64, u64, usize)>,
+    /// All that was said.
+    said: String,
 }
 
 impl Windows {
@@ -187,7 +189,10 @@ impl Windows {
         let line = stderr.lines().find_map(|l| l.split_once("windows: "));
         let (_, line) = line.ok_or_else(|| format!("no word of windows:\n{stderr}"))?;
         let (counts, last) = line.split_once("; last ").ok_or("no last windows")?;
-        let mut windows = Self::default();
+        let mut windows = Self {
+            said: stderr.to_owned(),
+            ..Self::default()
+        };
         for word in counts.split(", ") {
             let (name, n) = word.split_once(' ').ok_or("a count")?;
             let n = n.parse().map_err(|_| format!("a number: {word}"))?;
@@ -276,7 +281,10 @@ fn exact(length: u32, fault: bool) -> Result<(), String> {
         }
     }
     let all = windows.last.len();
-    let said = format!("{judged} of {all} windows judged, {whole} whole, {cut} not");
+    let said = format!(
+        "{judged} of {all} windows judged, {whole} whole, {cut} not:\n{}",
+        windows.said
+    );
     if !fault && cut > 0 {
         return Err(said);
     }

@@ -38,32 +38,45 @@ impl Process {
         let Some(taken) = self.folder.take(kinds, windows) else {
             return (None, news);
         };
-        let (started, clock) =
-            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
+        let part = self.part();
         let profile = Profile {
-            origin: Origin {
-                pid: self.identity.pid.as_raw() as u32,
-                parent: self.identity.parent,
-                exec: false,
-            },
-            command: self.identity.command.clone(),
             compressor: WINDOWS.to_owned(),
             run: Run {
-                started: nanos(started),
-                wall: clock.elapsed().as_nanos() as u64,
+                started: part.run.started,
+                wall: part.run.wall,
                 ..of_windows(&taken.windows)
             },
             modules: taken.modules,
             kinds: taken.kinds,
             sites: taken.sites,
             windows: Some(taken.windows),
+            ..part
+        };
+        (Some(profile), news)
+    }
+
+    /// Returns a profile without events, of the time since the last one.
+    fn part(&mut self) -> Profile {
+        let (started, clock) =
+            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
+        Profile {
+            origin: Origin {
+                pid: self.identity.pid.as_raw() as u32,
+                parent: self.identity.parent,
+                exec: false,
+            },
+            command: self.identity.command.clone(),
+            run: Run {
+                started: nanos(started),
+                wall: clock.elapsed().as_nanos() as u64,
+                ..Run::default()
+            },
             threads: Threads {
                 started: self.threads(),
                 each: Vec::new(),
             },
             ..Profile::default()
-        };
-        (Some(profile), news)
+        }
     }
 
     /// Returns the latest intervals and the news since the last time, if somebody looks at them.
@@ -77,26 +90,9 @@ impl Process {
         };
         let cpu = running::cpu_time(self.identity.pid).unwrap_or(self.cpu);
         let before = std::mem::replace(&mut self.cpu, cpu);
-        let (started, clock) =
-            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
         let profile = Profile {
-            origin: Origin {
-                pid: self.identity.pid.as_raw() as u32,
-                parent: self.identity.parent,
-                exec: false,
-            },
-            command: self.identity.command.clone(),
-            run: Run {
-                started: nanos(started),
-                wall: clock.elapsed().as_nanos() as u64,
-                ..Run::default()
-            },
             modules,
-            threads: Threads {
-                started: self.threads(),
-                each: Vec::new(),
-            },
-            ..Profile::default()
+            ..self.part()
         };
         let latest = LatestIntervals {
             profile,
