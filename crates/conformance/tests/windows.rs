@@ -244,20 +244,40 @@ fn record(
     Ok((String::from_utf8_lossy(&done.stdout).into_owned(), windows))
 }
 
-/// Turns in one run that is recorded. A window begins each millisecond of user time: these are some 180 windows, ten times [`ENOUGH`].
-const TURNS: &str = "4000000";
+/// Turns in one run that is recorded. A window begins each millisecond of user time: these are some 100 windows, six times [`ENOUGH`].
+const TURNS: u64 = 4_000_000;
 /// The same, where each causes a fault: some 130 windows.
-const FAULTS: &str = "400000";
+const FAULTS: u64 = 400_000;
 /// Windows that a run has at least.
 const ENOUGH: usize = 16;
 
+/// Runs with more work each time, until there are as many windows as that. The host makes the events that begin them: there are none before
+/// it has got a processor, which can take as long as a short program does.
+fn until<T>(
+    least: u64,
+    mut work: u64,
+    run: impl Fn(&str) -> Result<(T, Windows), String>,
+) -> Result<(T, Windows), String> {
+    let most = 16 * work;
+    loop {
+        let done = run(&work.to_string())?;
+        if done.1.count("ended") >= least || work >= most {
+            return Ok(done);
+        }
+        work *= 4;
+    }
+}
+
 fn exact(length: u32, fault: bool) -> Result<(), String> {
     let program = built("period")?;
-    let mut args = vec![if fault { FAULTS } else { TURNS }];
-    args.extend(fault.then_some("fault"));
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let stress = format!("window={length}");
-    let (out, windows) = record(&program, &args, &stress, "none", &scratch.path("data"))?;
+    let turns = if fault { FAULTS } else { TURNS };
+    let (out, windows) = until(ENOUGH as u64, turns, |turns| {
+        let args = [turns, "fault"];
+        let args = &args[..1 + usize::from(fault)];
+        record(&program, args, &stress, "none", &scratch.path("data"))
+    })?;
     let start = u64::from_str_radix(out.trim(), 16).map_err(|e| format!("{out:?}: {e}"))?;
     let mut argv = vec![program.as_os_str(), "3".as_ref()];
     argv.extend(fault.then_some(std::ffi::OsStr::new("fault")));
@@ -323,13 +343,15 @@ fn part(length: u32) -> Result<(), String> {
     let stress = format!("window={length}");
     // What the C library does with the environment is the same if that is as long.
     let usual = format!("insns={:0>1$}", "48", stress.len() - "insns=".len());
-    let (expected, _) = record(&program, &["30"], &usual, kinds, &data)?;
-    let whole = counts(&program, &data)?;
-    let (out, windows) = record(&program, &["30"], &stress, kinds, &data)?;
-    if out != expected {
-        return Err(format!("{out:?} in place of {expected:?}"));
-    }
-    let some = counts(&program, &data)?;
+    let ((whole, some), windows) = until(50, 30, |rounds| {
+        let (expected, _) = record(&program, &[rounds], &usual, kinds, &data)?;
+        let whole = counts(&program, &data)?;
+        let (out, windows) = record(&program, &[rounds], &stress, kinds, &data)?;
+        if out != expected {
+            return Err(format!("{out:?} in place of {expected:?}"));
+        }
+        Ok(((whole, counts(&program, &data)?), windows))
+    })?;
     let mut events = 0;
     for (what, whole, some) in [
         ("branches", &whole.branches, &some.branches),
@@ -379,14 +401,17 @@ fn with(stress: &str) -> Result<(), String> {
     let program = built("work")?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
-    let native = Command::new(&program).arg("20").output();
-    let native = native.map_err(|e| e.to_string())?;
-    let expected = String::from_utf8_lossy(&native.stdout).into_owned();
     let kinds = "edge,call,value,type";
-    let (out, windows) = record(&program, &["20"], stress, kinds, &data)?;
-    if out != expected {
-        return Err(format!("{out:?} in place of {expected:?}"));
-    }
+    let ((), windows) = until(20, 20, |rounds| {
+        let native = Command::new(&program).arg(rounds).output();
+        let native = native.map_err(|e| e.to_string())?;
+        let expected = String::from_utf8_lossy(&native.stdout).into_owned();
+        let (out, windows) = record(&program, &[rounds], stress, kinds, &data)?;
+        if out != expected {
+            return Err(format!("{out:?} in place of {expected:?}"));
+        }
+        Ok(((), windows))
+    })?;
     match windows.count("whole") >= 20 {
         true => Ok(()),
         false => Err(format!("{:?}", windows.counts)),
