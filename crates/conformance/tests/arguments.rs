@@ -174,7 +174,7 @@ fn shares() -> Result<(), String> {
         let text = text.find(|a| name(a) == ("text", "rdi"));
         let shown = text.and_then(|a| a["shown"].as_str()).unwrap_or("");
         if !shown.contains("\"frequent\"") {
-            return Err(format!("the text is shown as {shown}"));
+            return Err(format!("the text is shown as {shown}: {}", all["windows"]));
         }
         let (holds, of) = judge(&all)?;
         held += holds;

@@ -24,6 +24,7 @@ fn main() {
         Trial::test("shares of branches are within their limits", || {
             Ok(branches()?)
         }),
+        Trial::test("there are windows from the start", || Ok(start()?)),
         Trial::test("no system call is interrupted", || Ok(waits()?)),
         Trial::test("timers leave nothing", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
@@ -239,6 +240,23 @@ fn branches() -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{held} of {all} limits hold")),
     }
+}
+
+/// A program begins in a window, and a long one may take until after the first signal: there are windows all the same, and not
+/// only from the next signal of the host's on, a second later.
+fn start() -> Result<(), String> {
+    let program = built("arguments")?;
+    for run in 0..8 {
+        let options = ["--rate", "200", "--window", "4096"];
+        let report = record(&options, &program, "30000000")?;
+        let windows = &report["windows"];
+        // At 200 a second; a fifth of that, as the host too takes its time to begin.
+        let expected = real(windows, "cpu_ns") * 1e-9 * 200.0 / 5.0;
+        if real(windows, "counted") < expected {
+            return Err(format!("run {run}: {windows}"));
+        }
+    }
+    Ok(())
 }
 
 /// The program of the tests of windows.

@@ -358,18 +358,15 @@ impl Runtime {
             self.actions.give_back_synchronous();
         }
         let process = thread.process;
-        if Pending::forget_window_signals(|info| timer::is_of(process.timer_value(), info)) {
-            let below = |bound| self.windows.below(bound);
-            let (tid, now) = (thread.writer.tid, sys::thread_cpu());
-            thread.windowed.timer.go_on(
-                &process.queue,
-                process.timer_value(),
-                tid,
-                true,
-                now,
-                below,
-            );
-        }
+        let came = Pending::forget_window_signals(|info| timer::is_of(process.timer_value(), info));
+        let below = |bound| self.windows.below(bound);
+        let (tid, now) = (thread.writer.tid, sys::thread_cpu());
+        // Without a signal of the timer's too: a program begins in a window, and what was forgotten may be its first signal, which
+        // is to start the timer.
+        thread
+            .windowed
+            .timer
+            .go_on(&process.queue, process.timer_value(), tid, came, now, below);
         let executed = window.executed(left(context));
         let control = self.shared.control();
         if window.phase != Phase::Unmarked {

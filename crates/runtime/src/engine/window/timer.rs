@@ -9,8 +9,8 @@
 //! A timer of the thread's own user time (`timer_create`) expires at a tick that finds the thread in its own code, and nothing
 //! is interrupted for it. It is armed once, for some ticks; the signal that comes of it arms it again. How many ticks is drawn from
 //! seven to nine eighths of what the host wants ([`Control::windows`](trommel_queue::Control)); a long wait is made of several, as
-//! the host may want another. The first signal of a thread is one of the host's; so is one now and then later, in case
-//! that of a timer was lost.
+//! the host may want another. It is armed first by a signal of the host's, or at the end of the window that a program begins in.
+//! There is a signal of the host's now and then later, in case that of a timer was lost.
 //!
 //! # Why it is correct
 //! * The kernel sees to expired timers when the thread returns to its own code (since Linux 5.11: the host asks for none of
