@@ -201,7 +201,11 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .question
             .map(|(name, program)| -> &'static Question {
                 let question = Question::new(program, QUERY_SEED, stress.rates);
-                Box::leak(Box::new(question.changing(name)))
+                let question = match options.sampling {
+                    Some(_) => question.by_window(&name),
+                    None => question.changing(name),
+                };
+                Box::leak(Box::new(question))
             }),
         messages: options.messages,
         services: options.services,

@@ -87,11 +87,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let chosen = chosen.transpose()?.flatten();
     let custom = args.module_lib.clone().map(named);
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
-    if question.is_some() && by_windows {
-        bail!(
-            "--query does not go with --budget, --rate and --window: a query sees executions of its instructions, not windows; \
-             write `every auto 1%` in the query, which keeps a budget of its own"
-        );
+    if let Some(question) = question.as_ref().filter(|_| by_windows) {
+        checks::check_query(question, &args)?;
     }
     let in_windows = by_windows || host::stress()?.window != 0;
     let counts_all =

@@ -21,7 +21,7 @@ use crate::counts::add_counts;
 use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
-use crate::queries::Queries;
+use crate::queries::{Queries, Windowed};
 use crate::rare::{self, Edge, Rare};
 use crate::samples::Function;
 use crate::windows::Windows;
@@ -250,6 +250,7 @@ impl Merged {
                         unmet: queries.unmet.clone(),
                         name: queries.name.clone(),
                         load: queries.load,
+                        windowed: queries.windowed.as_ref().map(|_| Windowed::default()),
                         ..Queries::default()
                     };
                     sums.add(queries, place);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::sampled::Sampled;
+
 /// Results of queries, of one process or several.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Queries {
     /// The program, as assembled (`docs/query.md`).
     pub program: Vec<u8>,
@@ -27,6 +29,36 @@ pub struct Queries {
     pub load: u32,
     /// Times at which its queries were active.
     pub active: Vec<Active>,
+    /// Estimates of what happened in the run, where its counts are those of windows.
+    pub windowed: Option<Windowed>,
+}
+
+/// Estimates of executions from windows. Each rests on the windows that saw it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Windowed {
+    /// By the first instruction of a query: executions that it selects.
+    pub executed: BTreeMap<u8, Sampled>,
+    /// By instruction: executions that its counts stand for.
+    pub counted: BTreeMap<u8, Sampled>,
+    /// Executions that equal messages stand for.
+    pub sent: BTreeMap<Sent, Sampled>,
+}
+
+impl Windowed {
+    /// Adds those of another process. `place` gives a message its meaning here.
+    fn add(&mut self, other: Self, place: impl Fn(Sent) -> Sent) {
+        for (sums, more) in [
+            (&mut self.executed, other.executed),
+            (&mut self.counted, other.counted),
+        ] {
+            for (number, sampled) in more {
+                sums.entry(number).or_default().add(&sampled);
+            }
+        }
+        for (sent, sampled) in other.sent {
+            self.sent.entry(place(sent)).or_default().add(&sampled);
+        }
+    }
 }
 
 /// Time at which a query was active.
@@ -129,7 +161,10 @@ pub struct Sent {
 impl Queries {
     /// Returns true if another process was asked the same by the same load.
     pub fn is_same_load(&self, other: &Self) -> bool {
-        self.load.max(1) == other.load.max(1) && self.program == other.program
+        // Counts of windows and of all executions do not add up.
+        self.windowed.is_some() == other.windowed.is_some()
+            && self.load.max(1) == other.load.max(1)
+            && self.program == other.program
     }
 
     /// Returns the time at which a query was active, by its first instruction, unless that is the whole run.
@@ -166,15 +201,22 @@ impl Queries {
             sum.counted_for = sum.counted_for.saturating_add(done.counted_for);
             sum.interrupted = sum.interrupted.saturating_add(done.interrupted);
         }
-        for (mut told, count) in other.messages {
-            let bits = self.places.get(usize::from(told.at)).copied();
-            let bits = bits.unwrap_or(0);
+        let places = &self.places;
+        let placed = |mut told: Sent| {
+            let bits = places.get(usize::from(told.at)).copied().unwrap_or(0);
             for (n, word) in told.words.iter_mut().enumerate() {
                 if bits >> n & 1 != 0 {
                     *word = place(*word);
                 }
             }
-            self.messages.entry(told).or_default().add(count);
+            told
+        };
+        for (told, count) in other.messages {
+            self.messages.entry(placed(told)).or_default().add(count);
+        }
+        if let Some(windowed) = other.windowed {
+            let sums = self.windowed.get_or_insert_default();
+            sums.add(windowed, placed);
         }
         self.untabulated = self.untabulated.saturating_add(other.untabulated);
         for served in other.services {

@@ -141,6 +141,16 @@ impl<'p> Engine<'p> {
         }
     }
 
+    /// The thread is in the midst of its work, of which only parts are seen: first countdowns are drawn so that each execution that
+    /// is seen is profiled with probability 1/N. Those of a thread's start are longer in the mean, which the executions after them make good.
+    #[must_use]
+    pub fn amid(mut self) -> Self {
+        for sampler in &mut self.sampling {
+            sampler.begin_amid();
+        }
+        self
+    }
+
     /// One execution of an instruction of the class, or of one that caused the event, `entry`.
     pub fn offer(&mut self, entry: Entry, facts: &Facts, sink: &mut impl Sink) {
         if let Some((start, record)) = self.select(entry, facts) {
@@ -304,6 +314,22 @@ impl Sampler {
             Sampling::Every(_) => 1 + self.random.below(2 * n - 1),
             Sampling::Auto(_) => 1 + failures(&mut self.random, n),
         };
+        self.left = self.drawn;
+    }
+}
+
+impl Sampler {
+    /// Draws what is left of a countdown that is under way: uniform countdowns from 1 to 2N − 1 leave k with probability (2N − k) / N(2N − 1).
+    /// That is the lesser one of two different numbers from 1 to 2N.
+    fn begin_amid(&mut self) {
+        let n = u64::from(self.rate.one_in());
+        if n == 1 || !matches!(self.sampling, Sampling::Every(_)) {
+            return;
+        }
+        let one = 1 + self.random.below(2 * n);
+        let other = 1 + self.random.below(2 * n - 1);
+        let other = other + u64::from(other >= one);
+        self.drawn = one.min(other);
         self.left = self.drawn;
     }
 }

@@ -49,6 +49,32 @@ fn countdowns_are_geometric() {
     }
 }
 
+/// In the midst of a thread's work each execution is profiled one time in N, from the first one on: also where few follow.
+#[test]
+fn executions_in_the_midst_are_profiled_alike() {
+    const EXECUTIONS: usize = 40;
+    const SEEDS: u64 = 40_000;
+    let load = entry(Operation::Load);
+    for n in [1_u32, 2, 7, 16] {
+        let program = program(&format!("for opLOAD * every {n} collect pc; send 1 stop;"));
+        let mut profiled = [0_u32; EXECUTIONS];
+        for seed in 0..SEEDS {
+            let mut engine = Engine::new(&program, seed).amid();
+            for count in &mut profiled {
+                *count += u32::from(engine.draw(load).is_some());
+            }
+        }
+        let expected = SEEDS as f64 / f64::from(n);
+        for (k, count) in profiled.into_iter().enumerate() {
+            let off = (f64::from(count) - expected).abs();
+            assert!(
+                off <= 5.0 * expected.sqrt(),
+                "{k} of {n}: {count}, {expected}"
+            );
+        }
+    }
+}
+
 /// The sum of N over the records of each of the executions, over many seeds, is one for each execution, also where the rate
 /// changes after each few records and in the midst of countdowns.
 #[test]

@@ -18,7 +18,7 @@ use trommel_tuple::RECORDED_KINDS;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 31;
+pub const LAYOUT_VERSION: u32 = 32;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -299,12 +299,18 @@ pub const END_WORDS: usize = 3;
 /// Mark in place of an exit number, with [`COUNTS_INTERVALS`]: an interval of the thread has ended, and its candidates were recorded since the mark
 /// before. Four bytes follow: its events.
 pub const INTERVAL_MARK: u32 = u32::MAX - 3;
+/// Mark in place of an exit number, before an [`END_MARK`]: what queries have counted since the [`CAPTURE_MARK`]. A word follows that is the
+/// number of counts, and so many words, each a [`queries::WindowCount`](crate::queries::WindowCount).
+pub const COUNT_MARK: u32 = u32::MAX - 4;
+/// Counts after a [`COUNT_MARK`] at most.
+pub const MOST_COUNTS: usize = (MAX_RECORD - 4) / 8 - 1;
 /// Instructions that may be passed before a window at most.
 pub const MAX_SKIP: u32 = 256;
 const _: () = assert!(size_of::<ThreadPage>() <= THREAD_PAGE);
 const _: () = assert!(MAX_PATHS <= Header::MESSAGE as usize);
 const _: () = assert!(4 + 8 * MESSAGE_WORDS <= MAX_RECORD);
-const _: () = assert!(MAX_PATHS < INTERVAL_MARK as usize && INTERVAL_MARK < STACK_MARK);
+const _: () = assert!(MAX_PATHS < COUNT_MARK as usize && COUNT_MARK < INTERVAL_MARK);
+const _: () = assert!(INTERVAL_MARK < STACK_MARK);
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no

@@ -74,6 +74,8 @@ pub struct Queries {
     pub program: [AtomicU64; PROGRAM_WORDS],
     /// Ranges with tags, so far. The host's to write, after the ranges.
     pub ranges: AtomicU32,
+    /// Not 0: counts are written for each window, and not added up here. Of the first place. The host's to write.
+    pub by_window: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
     /// Thread pages that may have counts of ways: those below.
@@ -123,6 +125,65 @@ pub struct Range {
     pub end: AtomicU64,
     /// The tag.
     pub tag: AtomicU64,
+}
+
+/// Meaning of a count of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// Executions of the instructions of a table entry, but those that are counted by ways.
+    Executed,
+    /// Executions of a table entry of which a record was made.
+    Profiled,
+    /// Executions of a table entry that some action was done for.
+    Acted,
+    /// Executions that went a way of the program's trees.
+    Way,
+    /// Messages of an instruction.
+    Sent,
+    /// Messages of an instruction that were dropped.
+    Dropped,
+    /// Records that an instruction has counted.
+    Counted,
+}
+
+impl Counted {
+    const ALL: [Self; 7] = [
+        Self::Executed,
+        Self::Profiled,
+        Self::Acted,
+        Self::Way,
+        Self::Sent,
+        Self::Dropped,
+        Self::Counted,
+    ];
+}
+
+/// A count of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowCount {
+    /// Meaning.
+    pub what: Counted,
+    /// Number of the table entry, way or instruction.
+    pub number: u8,
+    /// The count.
+    pub count: u32,
+}
+
+impl WindowCount {
+    /// The word.
+    pub const fn encode(self) -> u64 {
+        (self.what as u64) << 40 | (self.number as u64) << 32 | self.count as u64
+    }
+
+    /// The count of a word, if it is one.
+    pub fn decode(word: u64) -> Option<Self> {
+        let what = usize::try_from(word >> 40).ok()?;
+        Some(Self {
+            what: *Counted::ALL.get(what)?,
+            number: (word >> 32) as u8,
+            count: word as u32,
+        })
+    }
 }
 
 /// Sort of a query's record.
@@ -194,6 +255,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_of_windows_are_what_they_were() {
+        for what in Counted::ALL {
+            for (number, count) in [(0, 0), (255, 1), (127, u32::MAX)] {
+                let one = WindowCount {
+                    what,
+                    number,
+                    count,
+                };
+                assert_eq!(WindowCount::decode(one.encode()), Some(one));
+            }
+        }
+        for word in [7 << 40, u64::MAX, 1 << 48] {
+            assert_eq!(WindowCount::decode(word), None, "{word:x}");
+        }
+    }
+
+    #[test]
     fn headers_are_no_path_numbers() {
         for (at, queue, words, load, rank) in
             [(0, 0, 0, 0, 0), (127, 255, 7, 7, 31), (3, 1, 2, 4, 5)]
@@ -213,6 +291,7 @@ mod tests {
         for number in [
             0,
             crate::MAX_PATHS as u32,
+            crate::COUNT_MARK,
             1 << 31 | 1 << 22,
             1 << 31 | 3 << 29,
         ] {

@@ -82,10 +82,14 @@ pub(crate) enum Tag {
     Sequence = 34,
     /// Intervals of that sequence.
     Interval = 35,
+    /// Estimates from windows of what queries have counted.
+    Windowed = 36,
+    /// Estimates of their messages.
+    WindowedSent = 37,
 }
 
 impl Tag {
-    const ALL: [Self; 35] = [
+    const ALL: [Self; 37] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -121,6 +125,8 @@ impl Tag {
         Self::Intervals,
         Self::Sequence,
         Self::Interval,
+        Self::Windowed,
+        Self::WindowedSent,
     ];
 }
 

@@ -1,11 +1,13 @@
 //! From bytes to profiles. The inverse of `encode`, believing nothing.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use trommel_profile::arguments::{Passed, REGISTERS};
 use trommel_profile::call_tree::{Basis, Lost, NodeId};
 use trommel_profile::intervals::{Interval, Sequence};
 use trommel_profile::memory::{Level, Levels};
+use trommel_profile::queries::Windowed;
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, Place};
 
@@ -117,7 +119,12 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
             of_windows(tag, cursor, profile)?;
         }
         Tag::Queries => profile.queries.push(Field::get(cursor)?),
-        Tag::Messages | Tag::Service | Tag::Rows | Tag::Active => of_queries(tag, cursor, profile)?,
+        Tag::Messages
+        | Tag::Service
+        | Tag::Rows
+        | Tag::Active
+        | Tag::Windowed
+        | Tag::WindowedSent => of_queries(tag, cursor, profile)?,
         Tag::Samples => set(&mut profile.samples, Field::get(cursor)?)?,
         Tag::Found => {
             let samples = profile.samples.as_mut();
@@ -324,6 +331,21 @@ fn of_queries(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
                 0 => Err("a load has no number"),
                 _ => Ok(()),
             }
+        }
+        Tag::Windowed => {
+            let windowed = Windowed {
+                executed: Field::get(cursor)?,
+                counted: Field::get(cursor)?,
+                sent: BTreeMap::new(),
+            };
+            set(&mut queries.windowed, windowed)
+        }
+        Tag::WindowedSent => {
+            let windowed = queries.windowed.as_mut();
+            let windowed = windowed.ok_or("estimates of messages come before the others")?;
+            all(cursor, |cursor| {
+                insert(&mut windowed.sent, Field::get(cursor)?, Field::get(cursor)?)
+            })
         }
         Tag::Service => {
             queries.services.push(Field::get(cursor)?);

@@ -276,6 +276,13 @@ fn queries<W: Write>(queries: &Queries, out: &mut ChunkWriter<W>) -> io::Result<
         out.chunk(Tag::Active, &raw)?;
     }
     entries(Tag::Messages, &queries.messages, out)?;
+    if let Some(windowed) = &queries.windowed {
+        let mut raw = Vec::new();
+        windowed.executed.put(&mut raw);
+        windowed.counted.put(&mut raw);
+        out.chunk(Tag::Windowed, &raw)?;
+        entries(Tag::WindowedSent, &windowed.sent, out)?;
+    }
     queries.services.iter().try_for_each(|of| served(of, out))
 }
 

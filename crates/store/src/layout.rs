@@ -87,7 +87,7 @@ record!(Value { count, text });
 
 record!(Filter { limit, rounds, tables } and { places });
 
-record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services, name, load, active });
+record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services, name, load, active, windowed });
 record!(Active { code, from, until });
 record!(Seen {
     executed,

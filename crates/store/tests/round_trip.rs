@@ -11,7 +11,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
+use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served, Windowed};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
@@ -316,6 +316,30 @@ fn served() -> impl Strategy<Value = Served> {
         )
 }
 
+/// Estimates of queries in windows.
+fn windowed() -> impl Strategy<Value = Option<Windowed>> {
+    let real = || 0.0..1e18_f64;
+    let sampled = move || {
+        (any::<u64>(), real(), real()).prop_map(|(samples, executions, variance)| Sampled {
+            samples,
+            executions,
+            variance,
+            probability: 1.0,
+        })
+    };
+    let by_number = || prop::collection::btree_map(any::<u8>(), sampled(), 0..4);
+    let words = prop::collection::vec(any::<u64>(), 0..8);
+    let sent = (any::<u8>(), any::<u8>(), words);
+    let sent = sent.prop_map(|(at, queue, words)| Sent { at, queue, words });
+    let sent = prop::collection::btree_map(sent, sampled(), 0..20);
+    let all = (by_number(), by_number(), sent);
+    prop::option::of(all.prop_map(|(executed, counted, sent)| Windowed {
+        executed,
+        counted,
+        sent,
+    }))
+}
+
 fn queries() -> impl Strategy<Value = Queries> {
     let blob = || prop::collection::vec(any::<u8>(), 0..20);
     let seen = any::<[u64; 3]>().prop_map(|[executed, profiled, acted]| Seen {
@@ -352,13 +376,14 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::btree_map(told, count, 0..20),
         any::<u64>(),
         prop::collection::vec(served(), 0..3),
-        (any::<String>(), any::<u32>(), active),
+        (any::<String>(), any::<u32>(), active, windowed()),
     )
         .prop_map(
             |(program, places, unmet, seen, done, messages, untabulated, services, load)| Queries {
                 name: if load.1 == 0 { String::new() } else { load.0 },
                 load: load.1,
                 active: if load.1 == 0 { Vec::new() } else { load.2 },
+                windowed: load.3,
                 program,
                 places,
                 unmet,

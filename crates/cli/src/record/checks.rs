@@ -4,6 +4,8 @@ use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
 use trommel_host::ask::custom::Named;
 use trommel_host::fold::is_exact;
+use trommel_query::Program;
+use trommel_query::instruction::Action;
 use trommel_tuple::{Kind, KindSet};
 
 use crate::args::RecordArgs;
@@ -84,6 +86,39 @@ pub(super) fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> 
         bail!(
             "--module-lib goes with the kinds edge and call only: have the module capture what `{kind}` is about, or \
              record it by a run of its own"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that queries can be answered by windows, with what the messages are given to.
+pub(super) fn check_query(program: &Program, args: &RecordArgs) -> Result<()> {
+    for query in program.queries() {
+        let header = query.header();
+        if query.sampling.rate().is_none() {
+            bail!(
+                "{header}: `every auto` keeps a budget of its own: write `always` or `every N` for windows, or leave out \
+                 --budget, --rate and --window"
+            );
+        }
+        if query.pair.is_some() {
+            bail!(
+                "{header}: a window's end would cut pairs, the more of them the farther apart they are: leave out \
+                 --budget, --rate and --window for `pair`"
+            );
+        }
+        let code = &program.code()[query.code];
+        if (code.iter()).any(|i| matches!(i.action, Action::Interrupt { .. })) {
+            bail!(
+                "{header}: no thread waits in a window, and what a window saw counts when it has ended: use `send` for windows, \
+                 or leave out --budget, --rate and --window for `interrupt`"
+            );
+        }
+    }
+    if !args.service.is_empty() {
+        bail!(
+            "--service gets the messages of all executions: read those of windows with --messages, or leave out \
+             --budget, --rate and --window"
         );
     }
     Ok(())

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::{LEVEL, Limits};
-use trommel_profile::queries::{Count, Queries, Sent, Served};
+use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
+use trommel_profile::sampled::Sampled;
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::pair::Word;
 use trommel_query::program::Query;
@@ -121,7 +122,9 @@ fn load(
             "# {}",
             style.strong(&printable(&answer.query.header()))
         )?;
+        let windowed = queries.windowed.as_ref();
         let up_to = match answer.query.sampling {
+            _ if windowed.is_some() => " in windows",
             Sampling::ALWAYS => "",
             _ => " up to the last profiled",
         };
@@ -146,7 +149,10 @@ fn load(
             n => write!(out, "; {} interrupts", grouped(n))?,
         }
         writeln!(out)?;
-        sampled(out, &answer.query)?;
+        match windowed {
+            Some(windowed) => in_windows(out, &answer.query, windowed)?,
+            None => sampled(out, &answer.query)?,
+        }
         if let Some(active) = active(queries, &answer) {
             writeln!(out, "#   active from {active}")?;
         }
@@ -158,10 +164,13 @@ fn load(
                 .zip(&queries.done[answer.query.code.start..]);
             for (at, done) in counts.filter(|(_, done)| done.counted > 0) {
                 let text = clause(&program.code()[at], answer.query.layout());
-                let stands_for = match done.counted_for == done.counted {
-                    true => String::new(),
-                    false => {
-                        let limits = limits(answer.query.sampling, done.counted_for);
+                let stands_for = match windowed {
+                    None if done.counted_for == done.counted => String::new(),
+                    _ => {
+                        let limits = match windowed {
+                            Some(windowed) => windowed.counted.get(&(at as u8)).and_then(limits_of),
+                            None => limits(answer.query.sampling, done.counted_for),
+                        };
                         let limits = limits.map_or(String::new(), |l| format!(", {}", range(l)));
                         format!(
                             " (for some {} executions{limits})",
@@ -243,6 +252,39 @@ fn limits(sampling: Sampling, executions: u64) -> Option<Limits> {
     let rate = sampling.rate().filter(|rate| *rate != Rate::ALWAYS)?;
     let any = Tuple::new(Place::default(), 0);
     Confidence::of_rate(rate.one_in().into()).count(any, executions)
+}
+
+/// The limits of an estimate; `None` where no window has seen it.
+fn limits_of(sampled: &Sampled) -> Option<Limits> {
+    (sampled.samples != 0).then(|| sampled.limits())
+}
+
+/// Says what windows saw of the executions, and how many they stand for.
+fn in_windows(out: &mut impl Write, query: &Query, windowed: &Windowed) -> io::Result<()> {
+    let rate = query.sampling.rate().unwrap_or(Rate::ALWAYS).one_in();
+    let each = match rate {
+        1 => "every execution there".to_owned(),
+        n => format!("1 execution in {n} there"),
+    };
+    let level = 100.0 * LEVEL;
+    writeln!(
+        out,
+        "#   sampled by windows, {each}; limits hold in {level:.0} of 100 rows, but for one factor that all have in common"
+    )?;
+    let executed = windowed.executed.get(&(query.code.start as u8));
+    match executed.filter(|executed| executed.samples != 0) {
+        Some(executed) => writeln!(
+            out,
+            "#   stands for some {} executions, {}: {:.0} for each that a window saw",
+            grouped(executed.executions.round() as u64),
+            range(executed.limits()),
+            executed.executions / executed.samples as f64
+        ),
+        None => writeln!(
+            out,
+            "#   no window saw any: how many there were is not known"
+        ),
+    }
 }
 
 /// Says which executions were profiled, and what is known of the numbers of others.
@@ -350,12 +392,17 @@ fn messages(
         let all = answer.messages.iter().map(|(_, count)| n(count));
         all.fold(0, u64::saturating_add)
     };
+    let windowed = queries.windowed.as_ref();
+    let limits = |told: &Sent, count: &Count| match windowed {
+        Some(windowed) => windowed.sent.get(told).and_then(limits_of),
+        None => limits(answer.query.sampling, count.executions),
+    };
     // Where messages stand for executions, it is those that say how frequent each is.
-    let sampled = answer.query.sampling != Sampling::ALWAYS;
+    let sampled = answer.query.sampling != Sampling::ALWAYS || windowed.is_some();
     let all = sum(|count| count.executions);
     let titles = ["messages", "%", "queue"].map(str::to_owned).into_iter();
     let stands_for = sampled.then(|| "stand for".to_owned());
-    let has_limits = limits(answer.query.sampling, all).is_some();
+    let has_limits = (answer.messages.iter()).any(|(told, count)| limits(told, count).is_some());
     let stands_for = stands_for
         .into_iter()
         .chain(has_limits.then(|| LIMITS.to_owned()));
@@ -367,7 +414,7 @@ fn messages(
             format!("{:.1}", percent(count.executions, all)),
             told.queue.to_string(),
         ];
-        let limits = limits(answer.query.sampling, count.executions);
+        let limits = limits(told, count);
         let stands_for = sampled.then(|| grouped(count.executions)).into_iter();
         let stands_for = stands_for.chain(limits.map(range));
         let places = places(queries, told);
@@ -483,6 +530,20 @@ pub(crate) fn json<W: Write>(
     json.end_array()
 }
 
+/// An estimate from windows, with its limits and the draws that it is worth: null where no window saw any.
+fn estimate<W: Write>(json: &mut Json<W>, name: &str, sampled: Option<&Sampled>) -> io::Result<()> {
+    let sampled = sampled.filter(|sampled| sampled.samples != 0);
+    let Some(sampled) = sampled else {
+        for name in [name, "low", "high"] {
+            json.null(name)?;
+        }
+        return json.real("draws", 0.0);
+    };
+    json.number(name, sampled.executions.round() as u64)?;
+    place::limits(json, Some(sampled.limits()))?;
+    json.real("draws", sampled.draws())
+}
+
 /// Writes what a query came to.
 fn one<W: Write>(
     json: &mut Json<W>,
@@ -516,6 +577,15 @@ fn one<W: Write>(
     ] {
         json.number(name, number)?;
     }
+    let windowed = queries.windowed.as_ref();
+    if let Some(windowed) = windowed {
+        let executed = windowed.executed.get(&(answer.query.code.start as u8));
+        json.member_object("windows")?;
+        estimate(json, "executed", executed)?;
+        json.end_object()?;
+    } else {
+        json.null("windows")?;
+    }
     json.member_array("instructions")?;
     for at in answer.query.code.clone() {
         json.object()?;
@@ -529,7 +599,10 @@ fn one<W: Write>(
         json.number("served_by_program", done.served)?;
         json.number("dropped", done.dropped)?;
         json.number("counted", done.counted)?;
-        json.number("counted_for", done.counted_for)?;
+        match windowed {
+            Some(windowed) => estimate(json, "counted_for", windowed.counted.get(&(at as u8)))?,
+            None => json.number("counted_for", done.counted_for)?,
+        }
         json.number("interrupts", done.interrupted)?;
         json.end_object()?;
     }
@@ -538,8 +611,13 @@ fn one<W: Write>(
     for (told, count) in answer.messages.iter().take(top) {
         json.object()?;
         json.number("count", count.messages)?;
-        json.number("stands_for", count.executions)?;
-        place::limits(json, limits(answer.query.sampling, count.executions))?;
+        match windowed {
+            Some(windowed) => estimate(json, "stands_for", windowed.sent.get(*told))?,
+            None => {
+                json.number("stands_for", count.executions)?;
+                place::limits(json, limits(answer.query.sampling, count.executions))?;
+            }
+        }
         json.number("queue", told.queue)?;
         json.number("instruction", told.at)?;
         let places = places(queries, told);

@@ -192,6 +192,28 @@ impl Answers {
 
     /// A message of a thread.
     pub fn message(&mut self, thread: u32, header: Header, words: &[u64], modules: &Modules) {
+        self.give((thread, header), words, None, modules);
+    }
+
+    /// A message of a thread in a window of this weight, which others tabulate.
+    pub fn message_in_window(
+        &mut self,
+        thread: u32,
+        header: Header,
+        words: &[u64],
+        weight: f64,
+        modules: &Modules,
+    ) {
+        self.give((thread, header), words, Some(weight), modules);
+    }
+
+    fn give(
+        &mut self,
+        (thread, header): (u32, Header),
+        words: &[u64],
+        weight: Option<f64>,
+        modules: &Modules,
+    ) {
         let load = self.loads.get_mut(usize::from(header.load));
         let Some(load) = load.and_then(Option::as_mut) else {
             return;
@@ -210,7 +232,10 @@ impl Answers {
             places: places.copied().unwrap_or(0),
             names: load.names.get(at).map_or(&[], Vec::as_slice),
             load: &load.name,
-            stands_for: rate.one_in().into(),
+            stands_for: match weight {
+                None => rate.one_in().into(),
+                Some(weight) => (f64::from(rate.one_in()) * weight).round().max(1.0) as u64,
+            },
         };
         let mut write = self.write.as_ref().map(|write| write.borrow_mut());
         let write = write
@@ -218,7 +243,8 @@ impl Answers {
             .map(|write| &mut **write as &mut dyn Service);
         let services = self.services.iter_mut().map(|s| s as &mut dyn Service);
         let compressed = self.compressed.iter_mut().map(|c| c as &mut dyn Service);
-        let all = [&mut load.tabulate as &mut dyn Service].into_iter();
+        let tabulate = (weight.is_none()).then_some(&mut load.tabulate as &mut dyn Service);
+        let all = tabulate.into_iter();
         for service in all.chain(write).chain(compressed).chain(services) {
             match header.sort {
                 Sort::Message => service.message(&message, modules),

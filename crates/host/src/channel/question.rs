@@ -21,6 +21,8 @@ pub struct Question {
     pub rehearsed: bool,
     /// Programs may come and go.
     changing: bool,
+    /// Counts are reported by window.
+    by_window: bool,
     loads: Mutex<Vec<Load>>,
 }
 
@@ -64,6 +66,7 @@ impl Question {
             seed,
             rehearsed,
             changing: false,
+            by_window: false,
             loads: Mutex::new(vec![load]),
         }
     }
@@ -72,10 +75,26 @@ impl Question {
     #[must_use]
     pub fn changing(mut self, name: String) -> Self {
         self.changing = true;
+        self.named(&name)
+    }
+
+    /// Makes it one whose counts are reported by window. Its program has the name `name`.
+    #[must_use]
+    pub fn by_window(mut self, name: &str) -> Self {
+        self.by_window = true;
+        self.named(name)
+    }
+
+    fn named(mut self, name: &str) -> Self {
         for load in self.loads.get_mut().into_iter().flatten() {
-            load.name.clone_from(&name);
+            name.clone_into(&mut load.name);
         }
         self
+    }
+
+    /// Returns true if counts are reported by window.
+    pub const fn is_by_window(&self) -> bool {
+        self.by_window
     }
 
     /// Returns true if it may change.
@@ -95,6 +114,7 @@ impl Question {
         first.rehearsed.store(self.rehearsed.into(), Relaxed);
         first.tagged.store(self.names_code().into(), Relaxed);
         first.changing.store(self.changing.into(), Relaxed);
+        first.by_window.store(self.by_window.into(), Relaxed);
         let loads = self.loads();
         let mut ways = Ways::default();
         let wanted = loads.iter().filter(|load| load.is_wanted());

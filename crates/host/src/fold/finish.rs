@@ -72,6 +72,11 @@ impl Folder {
                 let windows = windows.get_or_insert_default();
                 let each = windowed.take(&mut folded, windows);
                 let all = &self.dictionary;
+                if let (Some(queried), Some(queries)) =
+                    (windowed.queried.take(), queries.first_mut())
+                {
+                    queried.finish(each, &all.modules, queries);
+                }
                 let custom = windowed.custom.take();
                 windows.custom = custom.map(|c| c.finish(each, &all.instructions, &all.modules));
                 // Nothing tells them apart.

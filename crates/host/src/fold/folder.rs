@@ -10,6 +10,7 @@ use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
+use trommel_query::Program;
 use trommel_queue::ValueCounter;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
@@ -22,7 +23,7 @@ use super::messages::Messages;
 use super::ordered::Ordered;
 use super::settled::Settled;
 use super::simulated::{Simulate, Simulator};
-use super::windowed::{Customised, Windowed};
+use super::windowed::{Customised, Queried, Windowed};
 use crate::ask::converge::Converge;
 use crate::ask::custom;
 use crate::ask::prefetch::{self, Prefetch};
@@ -237,9 +238,17 @@ impl Folder {
         self
     }
 
-    /// Returns whether there are messages for a customisation module among the records.
-    pub(super) const fn is_customised(&self) -> bool {
-        self.is_customised
+    /// Adds up what queries count in windows.
+    pub fn of_windowed_queries(mut self, program: &Program) -> Self {
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.queried = Some(Queried::new(program));
+        }
+        self
+    }
+
+    /// Returns whether there are messages among the records, for a customisation module or of the user's queries.
+    pub(super) const fn has_queries(&self) -> bool {
+        self.is_customised || self.answers.is_some()
     }
 
     /// Returns the failure of the customisation module, once.
@@ -365,6 +374,11 @@ impl Folder {
         }
         if let Some(answers) = &mut self.answers {
             answers.settle(&self.dictionary.modules);
+        }
+        if let Mode::Windowed(windowed) = &mut self.mode
+            && let Some(queried) = &mut windowed.queried
+        {
+            queried.settle(&self.dictionary.modules);
         }
         self.counter_arrays(shared, false)?;
         self.kept_back(shared)

@@ -19,7 +19,7 @@
 //! count for each destination, and latencies have one for each length that is distinguished. Arguments of calls are in [`arguments`]. Counting a window
 //! takes memory only for new instructions. Where accesses to memory are recorded, the window's instructions go, in order, to a
 //! model of conflicting accesses ([`crate::fold::conflicts`]). Values may be counted by caller, too ([`callers`]). A customisation module gets the messages of the
-//! queries that are put for it. Its pairs are folded when they come ([`custom`]).
+//! queries that are put for it. Its pairs are folded when they come ([`custom`]). Queries of the user's are in [`queried`].
 //!
 //! # Invariants
 //! * A window is counted once, whole, or not at all.
@@ -29,6 +29,7 @@ mod accesses;
 mod arguments;
 mod callers;
 mod custom;
+mod queried;
 pub(super) mod site;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ use accesses::Accesses;
 use arguments::Arguments;
 use callers::Callers;
 pub(super) use custom::Customised;
+pub(super) use queried::Queried;
 use site::{Destination, Draws, Seen, Site, Units, estimates, rounded};
 
 use crate::channel::modules::Modules;
@@ -96,6 +98,8 @@ pub(super) struct Windowed {
     ends: Vec<Option<(u32, u32)>>,
     /// The receiver for a customisation module.
     pub(super) custom: Option<Customised>,
+    /// Results of queries.
+    pub(super) queried: Option<Queried>,
     /// Nanoseconds of a cycle.
     cycle: f64,
     /// Levels by which latencies are distinguished.

@@ -3,6 +3,7 @@
 mod records;
 
 use trommel_queue::END_MARK;
+use trommel_queue::queries::{Header, MESSAGE_WORDS, WindowCount};
 
 use crate::channel::shared::{Damaged, Shared};
 use crate::fold::folder::{Folder, Mode};
@@ -50,7 +51,7 @@ impl Folder {
             match records.next(self, shared)? {
                 Record::Part if bytes.len() - used > MOST => return Err(Damaged::path(END_MARK)),
                 Record::Part => return Ok(used),
-                Record::Path(..) | Record::Message(..) | Record::Stack(_) => {}
+                Record::Path(..) | Record::Message(..) | Record::Stack(_) | Record::Counts(_) => {}
                 Record::Capture([own]) => begins = Some((records.0, own)),
                 Record::End(words) => {
                     if let Some((from, own)) = begins.take().filter(|_| words[0] != 0) {
@@ -62,6 +63,27 @@ impl Folder {
                 }
             }
         }
+    }
+
+    /// A query has sent a message in the window that is counted.
+    fn message_in_window(
+        &mut self,
+        windowed: &mut Windowed,
+        (thread, header): (u32, Header),
+        words: &[u8],
+        weight: f64,
+    ) {
+        let (Some(queried), Some(answers)) = (&mut windowed.queried, &mut self.answers) else {
+            return;
+        };
+        let mut all = [0; MESSAGE_WORDS];
+        for (to, from) in all.iter_mut().zip(words.as_chunks::<8>().0) {
+            *to = u64::from_le_bytes(*from);
+        }
+        let words = &all[..usize::from(header.words).min(MESSAGE_WORDS)];
+        queried.message(header, words, (windowed.counted, weight));
+        let modules = &self.dictionary.modules;
+        answers.message_in_window(thread, header, words, weight, modules);
     }
 
     fn count_window(
@@ -80,8 +102,22 @@ impl Folder {
         loop {
             let (met, words) = match records.next(self, shared)? {
                 Record::Path(met, words) => (met, words),
-                Record::Message(header, words) => {
+                Record::Message(header, words) if windowed.custom.is_some() => {
                     messages.push((header, words));
+                    continue;
+                }
+                Record::Message(header, words) => {
+                    self.message_in_window(windowed, (thread, header), words, weight);
+                    continue;
+                }
+                Record::Counts(words) => {
+                    if let Some(queried) = &mut windowed.queried {
+                        let words = words.as_chunks::<8>().0.iter();
+                        let counts = words.map(|word| u64::from_le_bytes(*word));
+                        for count in counts.filter_map(WindowCount::decode) {
+                            queried.count(count, (windowed.counted, weight));
+                        }
+                    }
                     continue;
                 }
                 Record::Stack(words) => {

@@ -2,6 +2,8 @@
 #![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.
 
 pub mod changes;
+pub mod counts;
+pub mod windows;
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,12 +22,13 @@ use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
 use crate::engine::asking::{Asking, Chosen, Raised, Rates, Underway, add};
+use crate::engine::queries::counts::{Counts, WindowCounts};
 use crate::engine::served::table::Message;
 use crate::engine::served::{Filled, Sent, to_host};
 use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
-use crate::observe::query::{Crossing, Site};
+use crate::observe::query::{Crossing, Prepared, Site};
 
 /// Ticks of a period of a throttle.
 const PERIOD: u64 = 1 << 21;
@@ -63,7 +66,11 @@ impl Paced for InForce<'_> {
 
 impl Thread {
     /// Makes the thread, which executes nothing yet, ready for queries: its engines begin with the first probe that it reaches.
-    pub fn start_queries(&mut self, in_bursts: bool) {
+    pub fn start_queries(
+        &mut self,
+        in_bursts: bool,
+        by_window: Option<(&'static Prepared, Option<u16>)>,
+    ) {
         let mapped = self.process.queue.mapped();
         let pages = self.writer.page + 1;
         mapped.queries().pages.fetch_max(pages, Relaxed);
@@ -72,6 +79,7 @@ impl Thread {
         }
         self.asking = Some(Box::new(Asking {
             bursts: in_bursts.then(Bursts::default),
+            by_window: by_window.map(|(prepared, ways)| WindowCounts::new(prepared, ways)),
             ..Asking::default()
         }));
     }
@@ -133,7 +141,7 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
                 // The heap needs it.
                 let _runtime = thread.process.runtime.lock();
                 drop(left);
-                Underway::begin(thread, context, site, place)
+                Underway::begin(&asking, thread, context, site, place)
             };
             if begun.passes(context, site) {
                 asking.underway[place] = Some(begun);
@@ -160,7 +168,13 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
 
 impl Underway {
     /// The thread has reached a probe of a program for the first time. The caller has the lock.
-    fn begin(thread: &Thread, context: &mut Context, site: &Site, place: usize) -> Box<Self> {
+    fn begin(
+        asking: &Asking,
+        thread: &Thread,
+        context: &mut Context,
+        site: &Site,
+        place: usize,
+    ) -> Box<Self> {
         let mapped = thread.process.queue.mapped();
         let prepared = site.prepared;
         let id = mapped.load(place).put.load(Relaxed);
@@ -177,6 +191,10 @@ impl Underway {
             n => SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaload\0").draw(),
         };
         let engine = Engine::new(&prepared.program, thread_seed(seed, thread.writer.number));
+        let engine = match asking.by_window {
+            Some(_) => engine.amid(),
+            None => engine,
+        };
         let mut drawn = [0; ENTRIES];
         for entry in &prepared.entries {
             drawn[entry.number()] = engine.countdown(*entry).unwrap_or(0) as u32;
@@ -236,7 +254,8 @@ impl Underway {
             context.begun[self.place] = 0;
             return self.ask(asking, site, facts, chosen, thread, area);
         }
-        let seen = &area.seen[site.counted.number()];
+        let counts = Counts::of(asking.by_window.as_deref(), area);
+        let seen = &counts.seen[site.counted.number()];
         let rate = self.engine.rate(site.entry);
         // Of other queries everybody knows it.
         let rank = match site.control.sampling {
@@ -375,7 +394,12 @@ impl Underway {
         area: &Queries,
     ) -> Result<(), HostGone> {
         let record = Record::pack(&facts, site.control.fields);
-        let seen = &area.seen[site.counted.number()];
+        let Asking {
+            raised, by_window, ..
+        } = asking;
+        let by_window = by_window.as_deref();
+        let counts = Counts::of(by_window, area);
+        let seen = &counts.seen[site.counted.number()];
         let Some(record) = self.engine.join(site.entry, member, &record) else {
             return Ok(());
         };
@@ -384,7 +408,8 @@ impl Underway {
         }
         let mut out = Out {
             thread,
-            area,
+            counts,
+            by_window,
             words: site.control.layout().len() as u8,
             place: self.place as u8,
             rank,
@@ -392,7 +417,7 @@ impl Underway {
             acted: false,
             interrupted: false,
             waits: false,
-            raised: &mut asking.raised,
+            raised,
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
@@ -402,7 +427,7 @@ impl Underway {
             waits,
             ..
         } = out;
-        asking.raised.send(area);
+        raised.send(area);
         // The query has ended, and what it has sent is there.
         if interrupted && gone.is_ok() {
             let asked = thread.process.queue.interrupt();
@@ -416,7 +441,7 @@ impl Underway {
             if counted != 0 {
                 let rate = site.control.sampling.rate();
                 let rate = rate.unwrap_or(Rate::of_rank(rank.into())).one_in();
-                let done = &area.done[at.number()];
+                let done = &counts.done[at.number()];
                 add(&done.counted, counted.into());
                 add(&done.counted_for, u64::from(counted) * u64::from(rate));
                 acted = true;
@@ -432,7 +457,9 @@ impl Underway {
 /// Destination of messages.
 struct Out<'a> {
     thread: &'a mut Thread,
-    area: &'a Queries,
+    counts: Counts<'a>,
+    /// Counts of the window, where they are reported by window.
+    by_window: Option<&'a WindowCounts>,
     words: u8,
     place: u8,
     rank: u8,
@@ -472,6 +499,31 @@ impl Out<'_> {
         }
     }
 
+    /// Sends a message of a window, or drops it.
+    fn send_in_window(
+        &mut self,
+        (done, by_window): (&Acted, &WindowCounts),
+        message: &Message,
+    ) -> Result<(), HostGone> {
+        // What is passed before a window is no part of it.
+        if self.thread.passes() {
+            return Ok(());
+        }
+        let process = self.thread.process;
+        if process.queue.lags() || !by_window.has_room() {
+            add(&done.dropped, 1);
+            return Ok(());
+        }
+        if process.queue.is_short() {
+            // Where the kernel refuses memory, the host gives back what was published.
+            let runtime = process.runtime.lock();
+            process.queue.has_chunks(runtime.threads.len());
+        }
+        add(&done.sent, 1);
+        let writer = &mut self.thread.writer;
+        to_host(writer, &process.queue, message, Filled::WaitLater)
+    }
+
     /// Sends a message to whoever serves its queue.
     fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
         let queue = &self.thread.process.queue;
@@ -502,8 +554,11 @@ impl Sink for Out<'_> {
             return;
         }
         let message = self.record(at, queue, record, Sort::Message);
-        let done = &self.area.done[at.number()];
-        self.gone = self.send(done, &message, drop);
+        let done = &self.counts.done[at.number()];
+        self.gone = match self.by_window {
+            Some(by_window) => self.send_in_window((done, by_window), &message),
+            None => self.send(done, &message, drop),
+        };
     }
 
     /// The record goes the way of messages, so that it is reported in its place among them.
@@ -518,7 +573,7 @@ impl Sink for Out<'_> {
         };
         let message = self.record(at, 0, record, sort);
         let process = self.thread.process;
-        let done = &self.area.done[at.number()];
+        let done = &self.counts.done[at.number()];
         let apps = process
             .served
             .interrupts()

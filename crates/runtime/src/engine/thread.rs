@@ -295,7 +295,8 @@ impl Thread {
     /// Starts its queries, if anything is asked.
     pub fn take_queries(&mut self, runtime: &mut Runtime) {
         if let Some(asked) = runtime.translator.asked() {
-            self.start_queries(asked.in_bursts);
+            let (in_bursts, by_window) = (asked.in_bursts, asked.by_window());
+            self.start_queries(in_bursts, by_window);
         }
     }
 

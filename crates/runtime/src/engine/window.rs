@@ -27,7 +27,8 @@
 //! *Skid.* A signal that ends a period of time finds a thread more often after a slow instruction than after a quick one
 //! (*Value Sampling*, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the
 //! same way, and then the window begins. The host forgets what was recorded meanwhile: one mark in the records says where the
-//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack (`stack`).
+//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack (`stack`),
+//! before the second what queries have counted ([`crate::engine::queries::windows`]).
 //!
 //! *Out.* The window ends where the budget does, or before: before a system call, at an instruction that
 //! causes a signal, before what cannot be executed in the cache. The way out is the return from a signal handler into the app's
@@ -369,6 +370,9 @@ impl Runtime {
             .go_on(&process.queue, process.timer_value(), tid, came, now, below);
         let executed = window.executed(left(context));
         let control = self.shared.control();
+        if window.phase == Phase::Begun && executed != 0 {
+            self.record_counts(thread, context);
+        }
         if window.phase != Phase::Unmarked {
             let period = control.window.period.load(Relaxed);
             mark_window(thread, END_MARK, &[executed, window.length.into(), period]);
@@ -446,6 +450,7 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     let words: [u64; CAPTURE_WORDS] = [own];
     mark_window(thread, CAPTURE_MARK, &words);
     stack::capture(thread, context);
+    thread.begin_counts(context);
     true
 }
 

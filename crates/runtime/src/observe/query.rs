@@ -77,6 +77,8 @@ pub struct Asked {
     pub(crate) in_bursts: bool,
     /// Programs may come and go ([`crate::engine::queries::changes`]).
     changing: bool,
+    /// Counts are reported by window ([`crate::engine::queries::windows`]).
+    by_window: bool,
     /// All programs so far. Each stays, and is used again when it comes again.
     known: Vec<&'static Prepared>,
     /// Sites by program and address. They stay: code that leads to them may be executed at any time.
@@ -193,6 +195,11 @@ impl Prepared {
         }
     }
 
+    /// Number of ways of its trees.
+    pub(crate) fn ways(&self) -> usize {
+        self.quick.ways().len()
+    }
+
     /// Kinds of instructions, by bit, that the table is about.
     fn all_kinds(&self) -> u8 {
         self.kinds.iter().fold(0, |all, kinds| all | kinds)
@@ -232,6 +239,7 @@ impl Asked {
             info: InstructionInfoFactory::new(),
             in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             changing,
+            by_window: area.by_window.load(Acquire) != 0,
             known: Vec::new(),
             sites: BTreeMap::new(),
         };
@@ -301,6 +309,12 @@ impl Asked {
         let all = self.loads.iter().flatten();
         let all = all.filter(|load| load.leaves.is_none());
         self.kinds = all.fold(0, |kinds, load| kinds | load.prepared.all_kinds());
+    }
+
+    /// Returns the program whose counts are reported by window, and the first of its ways, if it is so.
+    pub(crate) fn by_window(&self) -> Option<(&'static Prepared, Option<u16>)> {
+        let load = self.loads[0].as_ref().filter(|_| self.by_window)?;
+        Some((load.prepared, load.ways))
     }
 
     /// Returns true if there are several programs.

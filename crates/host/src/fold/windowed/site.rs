@@ -44,6 +44,13 @@ impl Draws {
         self.variance += weight * weight;
     }
 
+    /// Adds those of other windows, all of them settled.
+    pub(in crate::fold) fn join(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.executions += other.executions;
+        self.variance += other.variance;
+    }
+
     /// Returns the estimate from all of them, each standing for `scale`.
     pub(in crate::fold) fn sampled(&self, scale: f64) -> Sampled {
         Sampled {

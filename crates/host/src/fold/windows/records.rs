@@ -4,7 +4,8 @@
 
 use trommel_queue::queries::Header;
 use trommel_queue::{
-    CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS, MAX_PATHS, STACK_MARK, STACK_WORDS,
+    CAPTURE_MARK, CAPTURE_WORDS, COUNT_MARK, END_MARK, END_WORDS, MAX_PATHS, MOST_COUNTS,
+    STACK_MARK, STACK_WORDS,
 };
 
 use crate::channel::shared::{Damaged, Shared};
@@ -21,6 +22,8 @@ pub(super) enum Record<'a> {
     End([u64; END_WORDS]),
     /// Words of the stack where the window begins.
     Stack(&'a [u8]),
+    /// Counts of queries.
+    Counts(&'a [u8]),
     /// The rest is still to come.
     Part,
 }
@@ -48,8 +51,20 @@ impl<'a> Records<'a> {
                 Some((words, after)) => (Record::Stack(words), after),
                 None => return Ok(Record::Part),
             },
+            COUNT_MARK => {
+                let Some(([count], after)) = words::<1>(after) else {
+                    return Ok(Record::Part);
+                };
+                if count > MOST_COUNTS as u64 {
+                    return Err(Damaged::path(number));
+                }
+                match after.split_at_checked(8 * count as usize) {
+                    Some((words, after)) => (Record::Counts(words), after),
+                    None => return Ok(Record::Part),
+                }
+            }
             _ if number >= MAX_PATHS as u32 => {
-                let header = Header::decode(number).filter(|_| folder.is_customised());
+                let header = Header::decode(number).filter(|_| folder.has_queries());
                 let header = header.ok_or_else(|| Damaged::path(number))?;
                 let bytes = 8 * usize::from(header.words);
                 let Some((words, after)) = after.split_at_checked(bytes) else {

@@ -108,6 +108,8 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     unsafe { sys::map_again(page, sys::PAGE, first.area + THREAD_PAGE as u64) }
         .map_err(|_| NoSlot)?;
     first.windowed.now = None;
+    // Its queries are its parent's, which go on there.
+    first.asking = None;
     first.windowed.timer.forget();
     first.writer.set(0);
     first.writer.number = 1;
