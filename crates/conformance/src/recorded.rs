@@ -71,6 +71,14 @@ impl Recorded {
     /// # Errors
     /// What `export` said if it failed.
     pub fn export(&self, format: &str, options: &[&str]) -> Result<PathBuf, String> {
+        Ok(self.exported(format, options)?.0)
+    }
+
+    /// Writes the profile in a format, and returns what `export` said with it: the next command.
+    ///
+    /// # Errors
+    /// What `export` said if it failed.
+    pub fn exported(&self, format: &str, options: &[&str]) -> Result<(PathBuf, String), String> {
         let out = self.scratch.path(&format!("app.{format}"));
         let mut export = Command::new(trommel());
         export
@@ -79,7 +87,12 @@ impl Recorded {
             .arg("-o")
             .arg(&out)
             .arg(&self.data);
-        output(&mut export)?;
-        Ok(out)
+        let done = export.output().map_err(|e| format!("{export:?}: {e}"))?;
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        match done.status.success() {
+            true => Ok((out, said)),
+            false => Err(format!("{export:?}: {}\n{said}", done.status)),
+        }
     }
 }

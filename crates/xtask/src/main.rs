@@ -10,6 +10,7 @@ mod corpus;
 mod gc;
 mod measure;
 mod old;
+mod pictures;
 mod release;
 mod tidy;
 mod ways;
@@ -44,6 +45,7 @@ enum Chore {
     )]
     Measure(measure::Chore),
     Release(release::Args),
+    Pictures(pictures::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Chore::Check(chore) => chore.run(),
         Chore::Measure(chore) => chore.run(),
         Chore::Release(args) => release::run(args),
+        Chore::Pictures(args) => pictures::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

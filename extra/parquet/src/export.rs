@@ -83,8 +83,10 @@ fn write(from: &Path, to: &Path) -> Result<Exported> {
             epochs: 0,
         })
     };
-    let (written, skipped) =
-        Database::at(from).each(&EpochFilter::default(), begin, |state, epoch| -> Result<()> {
+    let (written, skipped) = Database::at(from).each(
+        &EpochFilter::default(),
+        begin,
+        |state, epoch| -> Result<()> {
             let mut rows = Rows::of(&epoch, &mut names);
             for (name, table) in &mut state.tables {
                 let failed = || format!("{}: cannot be written", unfinished(to, *name).display());
@@ -92,7 +94,8 @@ fn write(from: &Path, to: &Path) -> Result<Exported> {
             }
             state.epochs += 1;
             Ok(())
-        })?;
+        },
+    )?;
     if written.epochs == 0 {
         let why: String = skipped.iter().map(|error| format!("\n  {error}")).collect();
         bail!(

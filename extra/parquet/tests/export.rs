@@ -139,8 +139,32 @@ fn array<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// Requires that DuckDB's module for Python reads the tables, with as many rows and the same sums. Where it is not installed, says so.
+fn read_by_duckdb(dir: &Path) {
+    let python = |script: &str, word: &str| {
+        let mut python = Command::new("python3");
+        python.args(["-c", script, word]).current_dir(dir).output()
+    };
+    if !python("import duckdb", "").is_ok_and(|done| done.status.success()) {
+        eprintln!("not tested: python3's module duckdb is not installed");
+        return;
+    }
+    for name in ["edges", "calls", "values", "latencies"] {
+        let rows = table(dir, name);
+        let sum: u64 = rows.iter().map(|row| number(row, "count")).sum();
+        let query =
+            format!("select count(*), coalesce(sum(count), 0)::hugeint from '{name}.parquet'");
+        let script = "import duckdb,sys; print(*duckdb.sql(sys.argv[1]).fetchone())";
+        let out = python(script, &query).expect("python3 runs");
+        let read = String::from_utf8_lossy(&out.stdout).into_owned();
+        let wanted = format!("{} {sum}", rows.len());
+        assert_eq!(read.trim(), wanted, "{name}: {}", stderr(&out));
+    }
+}
+
 /// Compares the counts of all tables with those of a report; how many there are of each table.
 fn agree(report: &Value, dir: &Path) -> [usize; 4] {
+    read_by_duckdb(dir);
     let transfers = ["edges", "calls"].map(|name| {
         let (mut wanted, mut found) = (Sums::new(), Sums::new());
         for entry in array(report, name) {

@@ -44,12 +44,29 @@ fn tool(names: &[&str], test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Tools of LLVM 16, else of other versions that can be installed beside each other.
+/// Versions of LLVM that can be installed beside each other, in the order of preference.
+const VERSIONS: [u32; 6] = [16, 19, 22, 21, 15, 14];
+
+fn of_version(name: &str, version: u32) -> String {
+    format!("/usr/lib/llvm-{version}/bin/{name}")
+}
+
+/// A tool of LLVM, of the first version that is there.
 fn llvm(name: &str, test: &str) -> Option<PathBuf> {
-    let all = [16, 19, 22, 15, 14].map(|version| format!("/usr/lib/llvm-{version}/bin/{name}"));
+    let all = VERSIONS.map(|version| of_version(name, version));
     let mut names: Vec<&str> = all.iter().map(|path| &**path).collect();
     names.push(name);
     tool(&names, test)
+}
+
+/// A tool of LLVM, of each version that is there.
+fn llvms(name: &str, test: &str) -> Vec<PathBuf> {
+    let all = VERSIONS.map(|version| PathBuf::from(of_version(name, version)));
+    let there: Vec<PathBuf> = all.into_iter().filter(|path| path.exists()).collect();
+    match there.is_empty() {
+        true => llvm(name, test).into_iter().collect(),
+        false => there,
+    }
 }
 
 fn run(program: &Path, args: &[&str], dir: &Path) -> Result<String, String> {

@@ -1,12 +1,12 @@
 //! Formats for compilers and for optimisers of binaries.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use trommel_conformance::exec::{output, trommel};
 
-use super::{Test, llvm, run, said, text};
+use super::{Test, llvm, llvms, run, said, text};
 use trommel_conformance::recorded::{Recorded, source};
 
 pub(super) const ALL: &[(&str, Test)] = &[
@@ -97,7 +97,7 @@ fn taken(program: &Path, dir: &Path) -> Result<u64, String> {
 
 /// Rewrites the program, and requires that all of the profile is used and the program takes fewer branches.
 fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), String> {
-    let out = recorded.scratch.path("app.bolt");
+    let out = recorded.scratch.path("rewritten");
     let mut command = Command::new(bolt);
     command
         .arg(&recorded.program)
@@ -129,35 +129,42 @@ fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), Str
 }
 
 fn bolt(pie: bool) -> Result<(), String> {
-    let (Some(bolt), Some(recorded)) = (llvm("llvm-bolt", "bolt"), by_clang(pie, "bolt")?) else {
+    let all = llvms("llvm-bolt", "bolt");
+    let (false, Some(recorded)) = (all.is_empty(), by_clang(pie, "bolt")?) else {
         return Ok(());
     };
-    rewritten(&recorded, &bolt, &recorded.export("bolt", &[])?)
+    let profile = recorded.export("bolt", &[])?;
+    for bolt in all {
+        rewritten(&recorded, &bolt, &profile).map_err(|e| format!("{}: {e}", bolt.display()))?;
+    }
+    Ok(())
 }
 
 fn preaggregated(pie: bool) -> Result<(), String> {
     let test = "bolt-preagg";
-    let (Some(bolt), Some(perf2bolt)) = (llvm("llvm-bolt", test), llvm("perf2bolt", test)) else {
+    let all = llvms("perf2bolt", test);
+    let (false, Some(recorded)) = (all.is_empty(), by_clang(pie, test)?) else {
         return Ok(());
     };
-    let Some(recorded) = by_clang(pie, test)? else {
-        return Ok(());
-    };
-    let out: PathBuf = recorded.scratch.path("converted.fdata");
-    let mut command = Command::new(perf2bolt);
-    command
-        .arg("-pa")
-        .arg("-p")
-        .arg(recorded.export(test, &[])?)
-        .arg("-o")
-        .arg(&out)
-        .arg(&recorded.program);
-    let printed = said(&mut command)?;
-    let wanted = "traces mismatching disassembled function contents: 0";
-    if !printed.contains(wanted) {
-        return Err(printed);
+    let profile = recorded.export(test, &[])?;
+    let out = recorded.scratch.path("converted.fdata");
+    for perf2bolt in all {
+        let of = |e| format!("{}: {e}", perf2bolt.display());
+        let mut command = Command::new(&perf2bolt);
+        command
+            .arg("-pa")
+            .arg("-p")
+            .arg(&profile)
+            .arg("-o")
+            .arg(&out);
+        let printed = said(command.arg(&recorded.program)).map_err(of)?;
+        let wanted = "traces mismatching disassembled function contents: 0";
+        if !printed.contains(wanted) {
+            return Err(of(printed));
+        }
+        rewritten(&recorded, &perf2bolt.with_file_name("llvm-bolt"), &out).map_err(of)?;
     }
-    rewritten(&recorded, &bolt, &out)
+    Ok(())
 }
 
 fn autofdo() -> Result<(), String> {

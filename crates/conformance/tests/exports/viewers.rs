@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use trommel_conformance::exec::{output, required};
+use trommel_conformance::not_tested::not_tested;
 
 use super::{Test, run, text, tool};
 use trommel_conformance::recorded::{Recorded, source};
@@ -17,6 +18,7 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ("lcov: executed lines equal gcov's", lcov),
     ("drcov: blocks are those of csv", drcov),
     ("csv: instructions add up", csv),
+    ("csv: the query that is printed runs in DuckDB", duckdb),
 ];
 
 fn built() -> Result<Recorded, String> {
@@ -270,6 +272,41 @@ fn csv() -> Result<(), String> {
     match numbers[..] {
         [total, calls] if total == sum && calls > 100 => Ok(()),
         _ => Err(format!("{numbers:?}, and blocks have {sum}")),
+    }
+}
+
+/// The printed command's query, by DuckDB's module for Python: functions with their instructions.
+fn duckdb() -> Result<(), String> {
+    let mut there = Command::new("python3");
+    let there = there.args(["-c", "import duckdb"]).output();
+    if !there.is_ok_and(|done| done.status.success()) {
+        not_tested("exports csv: python3's module duckdb is not installed");
+        return Ok(());
+    }
+    let recorded = built()?;
+    let (_, said) = recorded.exported("csv", &[])?;
+    let query = said.split_once("duckdb -c \"").ok_or(&*said)?.1;
+    let query = query.split_once('"').ok_or(&*said)?.0;
+    let script = "import duckdb,sys\nfor f, n in duckdb.sql(sys.argv[1]).fetchall(): print(f, n)\n";
+    let printed = run(
+        Path::new("python3"),
+        &["-c", script, query],
+        recorded.scratch.dir(),
+    )?;
+    let mut theirs = BTreeMap::new();
+    for line in printed.lines() {
+        let (function, n) = line.rsplit_once(' ').ok_or(line)?;
+        let n: u64 = n.parse().map_err(|_| line)?;
+        theirs.insert(function.replace("None", ""), n);
+    }
+    let mut ours: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows(&recorded, "block")? {
+        let n = row.last().and_then(|n| n.parse::<u64>().ok());
+        *ours.entry(row[3].clone()).or_default() += n.ok_or("no number")?;
+    }
+    match ours == theirs {
+        true => Ok(()),
+        false => Err(format!("{theirs:?} by DuckDB, {ours:?} here")),
     }
 }
 

@@ -41,13 +41,13 @@ pub(crate) struct Args {
     llvm: PathBuf,
 }
 
-/// Profiles of our own, by the options of `record`.
-const PROFILES: [(&str, &[&str]); 5] = [
-    ("exact", &[]),
-    ("R257", &["-c", "R257"]),
-    ("budget 5", &["--budget", "5"]),
-    ("budget 3", &["--budget", "3"]),
-    ("budget 1", &["--budget", "1"]),
+/// Profiles of our own, by the options of `record`; their names as sampled, and made consistent with `--infer`.
+const PROFILES: [(&str, &str, &[&str]); 5] = [
+    ("exact", "", &[]),
+    ("R257", "R257, inferred", &["-c", "R257"]),
+    ("budget 5", "budget 5, inferred", &["--budget", "5"]),
+    ("budget 3", "budget 3, inferred", &["--budget", "3"]),
+    ("budget 1", "budget 1, inferred", &["--budget", "1"]),
 ];
 const INSTRUMENTED: &str = "BOLT -instrument";
 
@@ -80,18 +80,23 @@ fn measure(subject: &Subject, args: &Args) -> Result<Vec<Row>, String> {
         dir: base.clone(),
     }];
     let exact = bench.record(&base, "exact", &[])?;
-    for (profile, options) in PROFILES {
+    for (profile, inferred, options) in PROFILES {
         let data = match profile {
             "exact" => exact.clone(),
             _ => bench.record(&base, profile, options)?,
         };
-        match bench.export(&data, "bolt") {
+        match bench.export(&data, "bolt", &[]) {
             Ok(fdata) => all.push(bench.bolt(&base, profile, &fdata)?),
             // A budget may be too small for the run: that is a result, and no row.
             Err(why) if options.contains(&"--budget") => {
                 eprintln!("{}: {profile}: {why}", subject.name);
+                continue;
             }
             Err(why) => return Err(why),
+        }
+        if !inferred.is_empty() {
+            let fdata = bench.export(&data, "bolt", &["--infer"])?;
+            all.push(bench.bolt(&base, inferred, &fdata)?);
         }
     }
     match bench.by_clock(&base) {
@@ -102,8 +107,8 @@ fn measure(subject: &Subject, args: &Args) -> Result<Vec<Row>, String> {
     all.push(bench.bolt(&base, INSTRUMENTED, &instrumented)?);
     for tool in ["AutoFDO autofdo", "AutoFDO profgen"] {
         let file = match tool {
-            "AutoFDO autofdo" => bench.export(&exact, "autofdo")?,
-            _ => bench.profgen(&base, &bench.export(&exact, "profgen")?)?,
+            "AutoFDO autofdo" => bench.export(&exact, "autofdo", &[])?,
+            _ => bench.profgen(&base, &bench.export(&exact, "profgen", &[])?)?,
         };
         let dir = bench.dir(tool)?;
         bench.build(&dir, &[&format!("-fprofile-sample-use={}", file.display())])?;

@@ -100,10 +100,16 @@ impl<'a> Bench<'a> {
         Ok(data)
     }
 
-    pub(super) fn export(&self, data: &Path, format: &str) -> Result<PathBuf, String> {
+    pub(super) fn export(
+        &self,
+        data: &Path,
+        format: &str,
+        options: &[&str],
+    ) -> Result<PathBuf, String> {
         let out = data.with_extension(format);
         let mut command = Command::new(trommel());
         command.args(["export", "--format", format, "--module", self.name()]);
+        command.args(options);
         output(command.arg("-o").arg(&out).arg(data))?;
         Ok(out)
     }
@@ -160,7 +166,7 @@ impl<'a> Bench<'a> {
         profile: &'static str,
         fdata: &Path,
     ) -> Result<Variant, String> {
-        let dir = self.dir(&format!("bolt {profile}"))?;
+        let dir = self.dir(&format!("bolt {}", profile.replace(',', "")))?;
         let mut command = self.tool("llvm-bolt");
         command
             .arg(self.file(base))
