@@ -1,14 +1,26 @@
 //! Writing to people: stdout that may close, text that may hold anything, numbers that are read.
 
+mod folded;
+
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::fd::AsFd;
 
 use unicode_width::UnicodeWidthStr;
 
-/// Buffered stdout. Flush it: what is lost when it is dropped is lost without an error.
-pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+/// Buffered stdout, whose lines of facts fit its terminal.
+pub(crate) type Stdout = folded::Folded<BufWriter<StdoutLock<'static>>>;
+
+/// Returns [`Stdout`]. Flush it: what is lost when it is dropped is lost without an error.
+pub(crate) fn stdout() -> Stdout {
+    let columns = width(&io::stdout());
+    let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    folded::Folded::new(out, columns)
+}
+
+/// Stderr, likewise.
+pub(crate) fn stderr() -> folded::Folded<io::Stderr> {
+    folded::Folded::new(io::stderr(), width(&io::stderr()))
 }
 
 /// Returns true if the reader of our output has gone away.

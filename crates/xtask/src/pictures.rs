@@ -6,6 +6,7 @@
 //! program which nobody built for the picture.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let out = workspace().join(&args.out);
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    symlink(trommel(), scratch.path("trommel")).map_err(|e| e.to_string())?;
     for (name, program) in [("before", BEFORE), ("after", AFTER)] {
         let mut record = Command::new(trommel());
         record.args(["record", "--quiet", "-e", "edge,call,context", "-o"]);
@@ -101,18 +103,15 @@ fn shown(scene: &Scene, scratch: &Scratch) -> Result<String, String> {
     let ended = scratch.path(&format!("{}.ended", scene.name));
     let script = scratch.path(&format!("{}.sh", scene.name));
     let shown = scene.line.replace('\'', "'\\''");
-    let own = trommel().parent().map(Path::to_path_buf);
-    let own = own.ok_or("the command is nowhere")?;
     let text = format!(
-        "cd '{}'\nPATH='{}':$PATH\nprintf '%s\\n' '$ {shown}'\n{}\ntouch '{}'\nsleep 600\n",
+        "cd '{0}'\nPATH='{0}':$PATH\nprintf '%s\\n' '$ {shown}'\n{1}\ntouch '{2}'\nsleep 600\n",
         scratch.dir().display(),
-        own.display(),
         scene.line,
         ended.display()
     );
     fs::write(&script, text).map_err(|e| e.to_string())?;
     let terminal = Terminal {
-        socket: scratch.path("tmux"),
+        socket: scratch.path(&format!("{}.tmux", scene.name)),
     };
     let rows = scene.rows.to_string();
     let command = format!("sh '{}'", script.display());

@@ -13,6 +13,7 @@ mod baseline;
 mod native;
 mod write;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -165,7 +166,7 @@ fn write(
             anyhow::anyhow!("{}: {e}; name a file that can be written", path.display())
         })?,
         // The program's own output is on stdout.
-        None => std::io::Write::write_all(&mut std::io::stderr(), &text)?,
+        None => output::stderr().write_all(&text)?,
     }
     if worse && args.output.is_some() {
         output::complain("more instructions than --fail-above allows");

@@ -7,6 +7,16 @@ use trommel_conformance::exec::{Scratch, output, trommel};
 
 use super::sources::Subject;
 
+/// Samples of perf's clock in a second: as many as the kernel allows, and as leave a program on a virtual machine time to get on.
+fn clock_rate() -> String {
+    const MOST: u32 = 20_000;
+    let allowed = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    let allowed = allowed
+        .ok()
+        .and_then(|text| text.trim().parse::<u32>().ok());
+    allowed.map_or(MOST, |rate| rate.min(MOST)).to_string()
+}
+
 /// A directory for each variant, in which the program is `app`.
 pub(super) struct Bench<'a> {
     pub(super) subject: &'a Subject,
@@ -131,7 +141,15 @@ impl<'a> Bench<'a> {
             self.scratch.path("perf.fdata"),
         );
         let mut command = Command::new("perf");
-        command.args(["record", "-q", "-e", "cpu-clock:u", "-F", "max", "-o"]);
+        command.args([
+            "record",
+            "-q",
+            "-e",
+            "cpu-clock:u",
+            "-F",
+            &clock_rate(),
+            "-o",
+        ]);
         command.arg(&data).arg("--").arg(base.join("app"));
         output(command.args(self.subject.train()))?;
         let mut command = self.tool("perf2bolt");
