@@ -32,7 +32,7 @@ const LONG: &str = "for my $i (1..300000000) { $sum{$i % 1000} += $i }";
 /// A picture of a terminal.
 struct Scene {
     name: &'static str,
-    /// As it is shown, after `$`.
+    /// The command that is shown after `$`.
     line: String,
     rows: u16,
     /// The moment of the picture; none: when the command has ended.

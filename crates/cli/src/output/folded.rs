@@ -14,7 +14,7 @@ pub(crate) struct Folded<W> {
     to: W,
     /// No terminal: none are too many.
     columns: usize,
-    /// What there is of a line that begins with `#`.
+    /// Bytes so far of a line that begins with `#`.
     line: Vec<u8>,
     /// Within a line that passes unchanged.
     passing: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Folded<W> {
 
 /// A line that is longer than this passes unchanged.
 const LONG: usize = 4096;
-/// Where the text of a fact begins, after its name.
+/// Column at which the text of a fact begins, after its name.
 const TEXT: usize = 14;
 
 impl<W: Write> Folded<W> {
