@@ -4,6 +4,7 @@
 //! What comes out says for each clause which words are compared how, and by number where the query goes
 //! on. `lower` makes instructions of that.
 
+pub(crate) mod bounds;
 mod clause;
 mod condition;
 
@@ -275,9 +276,12 @@ impl Checker<'_> {
         let fields = self.fields(&query.fields, events.first().copied(), paired);
         let fields_are_known = self.errors() == errors;
         let sampling = self.sampling(&query.every);
+        let pair = self.pair(query, sampling, &entries);
         let mut clauses = Clauses {
             query,
             others,
+            entries,
+            pair,
             layout: fields_are_known.then_some(Layout { fields, paired }),
             used: Vec::new(),
         };
@@ -286,7 +290,7 @@ impl Checker<'_> {
             span: query.span,
             entries,
             sampling,
-            pair: self.pair(query, sampling, &entries),
+            pair,
             fields,
             clauses: (0..query.clauses.len())
                 .map(|at| self.clause(at, &mut clauses))
@@ -526,6 +530,10 @@ impl Checker<'_> {
 struct Clauses<'a> {
     query: &'a ast::Query,
     others: &'a [&'a ast::Query],
+    /// Selected instructions and events.
+    entries: EntrySet,
+    /// The distance of pairs, if the header asks for them.
+    pair: Option<Within>,
     /// Meanings of the words of a record, if they are known.
     layout: Option<Layout>,
     /// Labels that are branched to.

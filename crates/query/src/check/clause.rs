@@ -19,7 +19,7 @@ impl Checker<'_> {
                     let conditions = arm.conditions.iter();
                     let conditions = conditions.filter_map(|c| self.condition(c, of));
                     let conditions: Vec<Condition> = conditions.collect();
-                    self.together(arm, &conditions);
+                    self.together(arm, &conditions, of);
                     Arm {
                         conditions,
                         then: self.body(&arm.then, at, of),

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::bounds::Bounds;
 use super::{Checker, Clauses, Condition, list};
 use crate::ast::{self, Comparand, ConditionKind, Form, Number, Operand};
 use crate::diagnostic::Span;
@@ -62,6 +63,13 @@ impl Checker<'_> {
                         if !self.possible(span, &left, number, outcome) {
                             return None;
                         }
+                        if outcome == Known::Depends
+                            && let Some(bounds) = Bounds::of(left.at, of)
+                            && let Some(range) = bounds.of_lane(left.signed, left.lane)
+                        {
+                            let known = Known::within(range, relation, number.value);
+                            self.foreseen(span, known, bounds.why);
+                        }
                         let immediate = self.immediate(number, &left)?;
                         Some(left.with(span, test, immediate))
                     }
@@ -90,6 +98,12 @@ impl Checker<'_> {
                         let test = test(Against::Immediate);
                         let condition = left.with(span, test, immediate);
                         let outcome = test.outcome(immediate);
+                        if outcome == Known::Depends
+                            && let Some(bounds) = Bounds::of(left.at, of)
+                        {
+                            let known = bounds.of_bits(set, left.lane, immediate);
+                            self.foreseen(span, known, bounds.why);
+                        }
                         self.possible(span, &left, number, outcome)
                             .then_some(condition)
                     }
@@ -115,6 +129,15 @@ impl Checker<'_> {
             Known::Never => self.error(span, "this comparison can never match", fix),
         }
         outcome == Known::Always
+    }
+
+    /// Warns of a comparison whose outcome the header tells.
+    fn foreseen(&mut self, span: Span, known: Known, why: String) {
+        match known {
+            Known::Depends => {}
+            Known::Always => self.warn(span, "this comparison always matches", why),
+            Known::Never => self.warn(span, "this comparison can never match", why),
+        }
     }
 
     /// The immediate of a number.
@@ -288,15 +311,33 @@ impl Checker<'_> {
         Some((lane?, sign == 'i'))
     }
 
-    /// Reports two comparisons of one value that cannot hold together.
-    pub(super) fn together(&mut self, arm: &ast::Arm, conditions: &[Condition]) {
+    /// Reports two comparisons of one value that cannot hold together. Where they could but for what the header says of the value,
+    /// that is a warning, as of one comparison.
+    pub(super) fn together(&mut self, arm: &ast::Arm, conditions: &[Condition], of: &Clauses<'_>) {
         let [a, b] = conditions else { return };
-        if a.word == b.word && exclude(a, b) {
-            let message = "these two comparisons can never match together";
+        if a.word != b.word {
+            return;
+        }
+        let message = "these two comparisons can never match together";
+        let span = arm.conditions[0].span.to(arm.conditions[1].span);
+        if exclude(a, b, None) {
             let fix =
                 "no value satisfies both: change one, or take two clauses for one or the other";
-            let span = arm.conditions[0].span.to(arm.conditions[1].span);
             self.error(span, message, fix);
+            return;
+        }
+        let word = of
+            .layout
+            .and_then(|layout| layout.words().nth(usize::from(a.word)));
+        let bounds = word.and_then(|word| Bounds::of(word, of));
+        let alone = |c: &Condition| exclude(c, c, bounds.as_ref());
+        // Of one that never matches alone enough is said.
+        if let Some(known) = &bounds
+            && !alone(a)
+            && !alone(b)
+            && exclude(a, b, Some(known))
+        {
+            self.warn(span, message, &known.why);
         }
     }
 }
@@ -340,8 +381,8 @@ fn between(layout: Layout, left: Word, right: Word) -> Option<Field> {
     Field::ALL.into_iter().find(free).filter(|_| has_room)
 }
 
-/// Returns true if no value satisfies both comparisons, which are of the same word.
-fn exclude(a: &Condition, b: &Condition) -> bool {
+/// Returns true if no value within `known` satisfies both comparisons, which are of the same word.
+fn exclude(a: &Condition, b: &Condition, known: Option<&Bounds>) -> bool {
     use Against::Immediate;
     match (a.test, b.test) {
         (
@@ -359,7 +400,9 @@ fn exclude(a: &Condition, b: &Condition) -> bool {
             },
         ) if (signed, lane) == (also, same) => {
             // Both change their truth only at their immediates and beside them.
-            let (least, most) = bounds(signed, lane);
+            let (least, most) = known
+                .and_then(|known| known.of_lane(signed, lane))
+                .unwrap_or_else(|| bounds(signed, lane));
             let [x, y] = [a, b].map(|c| immediate_value(signed, c.immediate));
             let values = [least, x - 1, x, x + 1, y - 1, y, y + 1, most];
             !(values.into_iter())
@@ -401,7 +444,7 @@ fn exclude(a: &Condition, b: &Condition) -> bool {
                 relation: ast::Relation::Equal,
                 ..
             },
-        ) => exclude(b, a),
+        ) => exclude(b, a, known),
         _ => false,
     }
 }

@@ -307,7 +307,11 @@ pub enum Known {
 
 impl Known {
     pub(crate) fn of_magnitude(relation: Relation, signed: bool, lane: Lane, with: i128) -> Self {
-        let (least, most) = bounds(signed, lane);
+        Self::within(bounds(signed, lane), relation, with)
+    }
+
+    /// Returns what is known of a comparison of a number from `least` to `most`.
+    pub(crate) fn within((least, most): (i128, i128), relation: Relation, with: i128) -> Self {
         // The relation changes its truth at `with` and nowhere else, so the two ends and the values
         // around `with` tell.
         let mut seen = [false; 2];

@@ -412,3 +412,21 @@ fn conditions_are_those_of_the_processor() {
         }
     }
 }
+
+proptest::proptest! {
+    /// The checker warns of comparisons with fields that it takes to be 0: they are, of whatever instruction.
+    #[test]
+    fn fields_that_the_checker_takes_for_zero_are(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 15)) {
+        let i = Decoder::with_ip(64, &bytes, PC, DecoderOptions::NONE).decode();
+        // The machine has one segment.
+        if !i.is_invalid() && i.segment_prefix() != iced_x86::Register::GS {
+            let of = observation(&bytes, every());
+            let machine = before();
+            let facts = of.late(&machine, of.early(&machine));
+            for field in Field::ALL {
+                let zero = crate::check::bounds::is_zero(of.operation, field);
+                proptest::prop_assert!(!zero || facts.get(field) == 0, "{:?}: {}", i.code(), field.name());
+            }
+        }
+    }
+}
