@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use trommel_compress::random::SplitMix64;
 use trommel_compress::{Seeds, Spec};
 use trommel_conformance::exec::{Scratch, cache_dir, required, trommel, workspace};
 use trommel_conformance::program::compile;
@@ -280,6 +281,8 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
         ("M4[1k,1%]512", "pc,misc"),
         ("S12[1k,1%]192:E2", "pc,res1"),
         ("D4+H[P4:phase]64", "pc,misc"),
+        ("M4[1k,1%]512", "pc,res1,misc"),
+        ("H[P16]256+A16", "misc,pc,res1"),
     ] {
         if spec.parse::<Spec>().is_err() {
             panic!("{spec}");
@@ -292,20 +295,28 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
         let report = report(&data);
         // Queue, and the tuples that were sent there.
         let mut sent: BTreeMap<u64, Vec<Tuple>> = BTreeMap::new();
+        let mut words_of: BTreeMap<Tuple, Vec<u64>> = BTreeMap::new();
         for line in fs::read_to_string(&messages).expect("messages").lines() {
             let line: Value = serde_json::from_str(line).expect("JSON");
             let words = tuple.split(',').map(|name| word(&line["words"][name]));
-            let tuple = match words.collect::<Vec<_>>()[..] {
+            let words: Vec<u64> = words.collect();
+            let tuple = match words[..] {
                 [place, value] => Tuple::new(Place::from_word(place), value),
                 [value] => Tuple::new(Place::from_word(0), value),
+                [place, a, b] => {
+                    // The name of more words, as the manual defines it.
+                    let draw = |state| SplitMix64::new(state).draw();
+                    Tuple::new(Place::from_word(place), draw(draw(a) ^ b))
+                }
                 _ => panic!("{tuple}"),
             };
+            words_of.insert(tuple, words);
             let queue = line["queue"].as_u64().expect("a queue");
             sent.entry(queue).or_default().push(tuple);
         }
         assert_eq!(sent.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
         for (queue, tuples) in sent {
-            let expected = estimates(spec, &tuples, tuple.split(',').count());
+            let expected = estimates(spec, &tuples, &words_of);
             let name = format!("{} of queue {queue}", spec.parse::<Spec>().expect(spec));
             let services = report["services"].as_array().expect("services");
             let table = services.iter().find(|service| service["name"] == name);
@@ -322,8 +333,12 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
     }
 }
 
-/// Estimated counts by the last `words` words of tuples.
-fn estimates(spec: &str, tuples: &[Tuple], words: usize) -> BTreeMap<Vec<u64>, u64> {
+/// Estimated counts by the words that tuples stand for.
+fn estimates(
+    spec: &str,
+    tuples: &[Tuple],
+    words: &BTreeMap<Tuple, Vec<u64>>,
+) -> BTreeMap<Vec<u64>, u64> {
     let spec: Spec = spec.parse().expect(spec);
     let mut compressor = spec.build(Seeds::default());
     let mut estimates = Estimates::new(&spec, Seeds::default());
@@ -334,7 +349,7 @@ fn estimates(spec: &str, tuples: &[Tuple], words: usize) -> BTreeMap<Vec<u64>, u
     let profile = estimates.profile(&seen);
     let counts = profile[&Kind::Value].counts.iter();
     let rows = counts.flat_map(|(place, values)| {
-        let row = move |(value, n): &(u64, u64)| ([place.word(), *value][2 - words..].to_vec(), *n);
+        let row = move |(value, n): &(u64, u64)| (words[&Tuple::new(*place, *value)].clone(), *n);
         values.iter().map(row)
     });
     rows.collect()

@@ -69,10 +69,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
     pub(crate) query: Option<PathBuf>,
 
-    /// Words of messages that -c compresses: one or two fields
+    /// Words of messages that -c compresses: one to seven fields
     ///
     /// The compressor of each queue gets them as a tuple. The default are the first two words. See `trommel help query`.
-    #[arg(long, value_name = "FIELD[,FIELD]", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
+    #[arg(long, value_name = "FIELD[,FIELD]…", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
     pub(crate) tuple: Vec<Word>,
 
     /// Write messages of the queries to FILE, one line of JSON each

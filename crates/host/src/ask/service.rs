@@ -3,6 +3,7 @@
 mod compressed;
 mod foreign;
 mod message;
+mod names;
 
 use std::collections::BTreeMap;
 use std::fs::File;

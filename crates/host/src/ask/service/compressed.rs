@@ -6,7 +6,7 @@
 //!
 //! # Strategy
 //! One or two words of a message are taken as a tuple ([`Chosen`]): the first as its place, the second as its value. A single word
-//! is the value, and the place is 0. Each queue of a process has a compressor of its own. The estimated counts are a table, as
+//! is the value, and the place is 0. More than two get a name ([`super::names`]). Each queue of a process has a compressor of its own. The estimated counts are a table, as
 //! that of a service in a library.
 //!
 //! # Why it is correct
@@ -15,16 +15,18 @@
 
 use std::collections::BTreeMap;
 
-use trommel_compress::{Compressor, Seeds, Spec};
+use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::accuracy::{Estimates, PerKind};
 use trommel_profile::queries::Served;
 use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
 use trommel_query::pair::Word;
+use trommel_query::record::RECORD_WORDS;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, Place, Tuple};
 
 use super::message::{Message, Service};
+use super::names::Names;
 use crate::channel::modules::Modules;
 
 /// Tuples that go through a compressor together.
@@ -33,14 +35,14 @@ const BLOCK: usize = 4096;
 const MOST_ROWS: usize = 1 << 20;
 /// Kind of the tuples: one for all, which takes no part in compressing.
 const KIND: Kind = Kind::Value;
-/// Words of a tuple.
+/// Words of a tuple. So many are taken where none are named.
 const WORDS: usize = 2;
 
 /// The reason why words cannot be chosen.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotChosen {
-    /// More than a tuple has.
-    #[error("a tuple has one or two words, and {0} are named")]
+    /// More than a message has.
+    #[error("a message has {RECORD_WORDS} words at most, and {0} are named")]
     Many(usize),
     /// No query sends anything.
     #[error("no query sends messages")]
@@ -86,7 +88,7 @@ impl Chosen {
     /// # Errors
     /// When a query that sends messages does not collect one of them.
     pub fn new(program: &Program, fields: &[Word]) -> Result<Self, NotChosen> {
-        if fields.len() > WORDS {
+        if fields.len() > RECORD_WORDS {
             return Err(NotChosen::Many(fields.len()));
         }
         let mut chosen = Self {
@@ -172,33 +174,54 @@ struct Queue {
     compressor: Compressor,
     tuples: Vec<Tuple>,
     messages: u64,
+    told: Told,
+}
+
+/// What the compressor sends on.
+struct Told {
     estimates: Estimates,
+    /// Words of tuples, where these have more than two.
+    names: Names,
+    named: bool,
+}
+
+impl Sink for Told {
+    fn message(&mut self, message: trommel_tuple::Message) {
+        if self.named {
+            self.names.sent(message.tuple);
+        }
+        self.estimates.message(message);
+    }
 }
 
 impl Queue {
-    fn new(spec: &Spec) -> Self {
+    fn new(spec: &Spec, named: bool) -> Self {
         Self {
             compressor: spec.build(Seeds::default()),
             tuples: Vec::with_capacity(BLOCK),
             messages: 0,
-            estimates: Estimates::new(spec, Seeds::default()),
+            told: Told {
+                estimates: Estimates::new(spec, Seeds::default()),
+                names: Names::default(),
+                named,
+            },
         }
     }
 
     fn block(&mut self) {
         let events = Events::of_kind(KIND, &self.tuples);
-        self.compressor.events(events, &mut self.estimates);
+        self.compressor.events(events, &mut self.told);
         self.messages += self.tuples.len() as u64;
         self.tuples.clear();
     }
 
-    /// The counts of its tuples, largest first, and the number of messages.
-    fn finish(mut self) -> (Vec<(Tuple, u64)>, u64) {
+    /// The counts of its tuples, largest first, with the words of those that have names, and the number of messages.
+    fn finish(mut self) -> (Vec<(Tuple, u64)>, Names, u64) {
         self.block();
-        self.compressor.finish(&mut self.estimates);
+        self.compressor.finish(&mut self.told);
         let mut seen = PerKind::default();
         seen[KIND as usize] = self.messages;
-        let mut profile = self.estimates.profile(&seen);
+        let mut profile = self.told.estimates.profile(&seen);
         let places = profile.remove(&KIND).map(|kind| kind.counts);
         let mut counts: Vec<(Tuple, u64)> = (places.into_iter().flatten())
             .flat_map(|(place, values)| {
@@ -207,7 +230,7 @@ impl Queue {
             })
             .collect();
         counts.sort_unstable_by_key(|(tuple, n)| (std::cmp::Reverse(*n), tuple.pc, tuple.value));
-        (counts, self.messages)
+        (counts, self.told.names, self.messages)
     }
 }
 
@@ -232,19 +255,25 @@ impl Compressed {
         let table = |(queue, of): (u8, Queue)| {
             let columns = self.chosen.tables.get(&queue)?;
             let width = columns.titles.len();
-            let (counts, messages) = of.finish();
-            let kept = counts.len().min(MOST_ROWS);
-            let row = |(tuple, n): &(Tuple, u64)| {
-                let both = [tuple.pc.word(), tuple.value];
-                (both[WORDS - width..].to_vec(), *n)
+            let (counts, names, messages) = of.finish();
+            let words = |tuple: Tuple| match width {
+                ..=WORDS => Some([tuple.pc.word(), tuple.value][WORDS - width..].to_vec()),
+                _ => names.words(tuple).map(|words| words[..width].to_vec()),
             };
+            let (mut rows, mut lost) = (BTreeMap::new(), 0);
+            for (tuple, n) in counts {
+                match words(tuple).filter(|_| rows.len() < MOST_ROWS) {
+                    Some(words) => _ = rows.insert(words, n),
+                    None => lost += n,
+                }
+            }
             Some(Served {
                 name: self.name(queue),
                 messages,
                 columns: columns.titles.clone(),
                 places: columns.places,
-                rows: counts[..kept].iter().map(row).collect(),
-                lost: counts[kept..].iter().map(|(_, n)| n).sum(),
+                rows,
+                lost,
                 failures: Vec::new(),
             })
         };
@@ -259,8 +288,10 @@ impl Service for Compressed {
         let (Some(words), Some(columns)) = (words, self.chosen.tables.get(&queue)) else {
             return;
         };
-        let mut taken = [0; WORDS];
-        let first = WORDS - columns.titles.len().min(WORDS);
+        let width = columns.titles.len();
+        // A single word is the value.
+        let first = WORDS.saturating_sub(width);
+        let mut taken = [0; WORDS + RECORD_WORDS];
         for ((n, word), to) in words.iter().enumerate().zip(&mut taken[first..]) {
             let word = message.words.get(usize::from(*word)).copied();
             *to = match columns.places >> n & 1 {
@@ -268,9 +299,13 @@ impl Service for Compressed {
                 _ => modules.place_at(TargetPc(word.unwrap_or(0))).word(),
             };
         }
-        let of = (self.queues.entry(queue)).or_insert_with(|| Queue::new(&self.spec));
-        of.tuples
-            .push(Tuple::new(Place::from_word(taken[0]), taken[1]));
+        let named = width > WORDS;
+        let of = (self.queues.entry(queue)).or_insert_with(|| Queue::new(&self.spec, named));
+        let tuple = match named {
+            true => of.told.names.met(&taken[..width]),
+            false => Tuple::new(Place::from_word(taken[0]), taken[1]),
+        };
+        of.tuples.push(tuple);
         if of.tuples.len() == BLOCK {
             of.block();
         }
@@ -324,8 +359,12 @@ mod tests {
             why.to_string(),
             "the query of opSTORE * does not collect res2: add it to `collect`"
         );
-        let three = [Field::Pc, Field::Res1, Field::Res2];
-        assert_eq!(chosen(text, &three), Err(NotChosen::Many(3)));
+        let eight = [Field::Pc; 8];
+        assert_eq!(chosen(text, &eight), Err(NotChosen::Many(8)));
+        let one = "for opLOAD * always collect pc res1 res2; send 1 stop;";
+        let three = chosen(one, &[Field::Res2, Field::Pc, Field::Res1]).expect("all are there");
+        assert_eq!(three.words, [[2, 0, 1]]);
+        assert_eq!(three.tables[&1].places, 2);
         let silent = "for opALU * always collect pc; count stop;";
         assert_eq!(chosen(silent, &[]), Err(NotChosen::NoMessages));
     }
