@@ -3,6 +3,7 @@
 use trommel_tuple::{Events, Kind, Tuple};
 
 use crate::component::{Compress, Sink};
+use crate::converge::Converging;
 use crate::hash::HashKind;
 use crate::interval::{MultiHash, Statistics};
 use crate::nested::Nested;
@@ -91,6 +92,8 @@ first_level! {
     Sieve(Intervals<Sieve>),
     /// Any sampler after another
     Thinned(Thinned<FirstLevel>),
+    /// Any sampler after a filter
+    Converging(Converging<FirstLevel>),
 }
 
 impl Compress for FirstLevel {
@@ -110,6 +113,13 @@ impl Compress for FirstLevel {
 impl FirstLevel {
     /// The first level of a spec.
     pub fn new(spec: &Spec, seeds: Seeds) -> Self {
+        if let Some(filter) = spec.filter {
+            let after = Spec {
+                filter: None,
+                ..*spec
+            };
+            return Converging::new(filter, Self::new(&after, seeds)).into();
+        }
         if let Some(thinning) = spec.thinning {
             let after = Spec {
                 thinning: None,

@@ -15,6 +15,7 @@
 //! | `P256` `H[P256]2048` | the same, for code that counts by itself | `strata.rs` |
 //! | `…+A16` | associative counter table after any of them | [`table`] |
 //! | `D16+…` | a sampler before any of them | [`thin`] |
+//! | `F[1%,64]96+…` | a filter of instructions whose values are known, before samplers | [`converge`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
 //! | `M4[10k,1%]2048:C1R0P1` | multi-hash interval profiler | [`interval`] |
 //! | `M4[10k..1M,1%]2048` | the same, with intervals whose length it picks | [`interval`] |
@@ -61,6 +62,7 @@ extern crate std;
 
 mod component;
 mod compressor;
+pub mod converge;
 mod first_level;
 pub mod hash;
 pub mod hotlist;
@@ -82,7 +84,7 @@ pub use compressor::Compressor;
 pub use first_level::FirstLevel;
 pub use seeds::Seeds;
 pub use spec::{
-    Algorithm, Estimate, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec, SpecError, Start,
-    TableSpec, Tables, TaggedSpec, note,
+    Algorithm, Estimate, FilterSpec, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec,
+    SpecError, Start, TableSpec, Tables, TaggedSpec, note,
 };
 pub use strata::{MAX_RATE, MAX_SUBSTREAMS, Strata};

@@ -1,7 +1,8 @@
 //! The spec language: the papers' notation in ASCII.
 //!
 //! ```text
-//! spec     = [ thinning "+" ] level { "+A" number [ "/" number "bit" ] }         at most three tables
+//! spec     = [ filter "+" ] [ thinning "+" ] level { "+A" number [ "/" number "bit" ] }   at most three tables
+//! filter   = "F" "[" percent "," number "]" number [ ":" { ( "K" | "N" ) number } ]
 //! thinning = ( "P" | "R" | "D" ) number
 //! level    = "exact" | sampler | split
 //!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit" [ ":" tagged ]
@@ -24,7 +25,7 @@
 //! Options default to C1R0P1; [`Algorithm::options`] tells which of them an algorithm has. `A` sizes the
 //! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion. Two interval lengths are
 //! the bounds of an adaptive one (`M` with `P1` only). Thinning stands before samplers, not before interval
-//! profilers.
+//! profilers. A filter stands before all else, and neither before interval profilers and `CR` nor with counter tables.
 //!
 //! Invariants: a [`Spec`] that was parsed can be built: every bound is checked here, and what is
 //! wrong is said with its column and the fix. Parsing what a `Spec` prints gives the same `Spec`.
@@ -41,7 +42,9 @@ use crate::hash::{HashKind, degenerate};
 /// A compressor's description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spec {
-    /// The sampler that all events pass first: `P` (from 0), `R` or `D`.
+    /// The filter that all events pass first.
+    pub filter: Option<FilterSpec>,
+    /// The sampler that all events pass before the level: `P` (from 0), `R` or `D`.
     pub thinning: Option<Sampler>,
     /// The component that sees the events.
     pub level: Level,
@@ -49,6 +52,33 @@ pub struct Spec {
     pub hash: HashKind,
     /// The associative counter tables after it.
     pub tables: Tables,
+}
+
+/// `F[limit,messages]entries`: instructions whose values are known are filtered out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FilterSpec {
+    /// Largest change of a share from one check to the next at which an instruction is settled.
+    pub limit: Percent,
+    /// Messages of an instruction from one check to the next, and in a look.
+    pub messages: u32,
+    /// Instructions that the hardware holds.
+    pub entries: u32,
+    /// `K`: executions in a rest for each in a look, of instructions that matter. 0: these are not filtered.
+    pub settled: u32,
+    /// `N`: the same of those that do not.
+    pub others: u32,
+}
+
+impl FilterSpec {
+    /// `K` where nothing is said.
+    pub const SETTLED: u32 = 3;
+    /// `N` where nothing is said.
+    pub const OTHERS: u32 = 63;
+
+    /// Bits of the hardware: an address of 48 bits and a countdown of 32 for each entry.
+    pub const fn bits(self) -> u64 {
+        (48 + 32) * self.entries as u64
+    }
 }
 
 /// Counter tables one after the other.
@@ -434,7 +464,7 @@ impl Spec {
     /// Bytes that the compressor takes in hardware; `None` where that has no bound (`exact`). Counters
     /// have as many bits as they need to count to their rate (`CR`'s, which have no bound, 16); an entry of
     /// the tagged compressor also its tag, its counter of misses and 1 bit of state (*Stratified Sampling*, section 4.2); an
-    /// entry of a counter table 16 bytes and its counter (section 3.4).
+    /// entry of a counter table 16 bytes and its counter (section 3.4). Of a filter it is the addresses and countdowns: its checks are software.
     pub fn bytes(&self) -> Option<u64> {
         let bits = match self.level {
             Level::Exact => return None,
@@ -447,7 +477,8 @@ impl Spec {
             }
             Level::Interval(spec) => 8 * spec.bytes(),
         };
-        let before = self.thinning.map_or(0, Sampler::bits);
+        let filter = self.filter.map_or(0, FilterSpec::bits);
+        let before = filter + self.thinning.map_or(0, Sampler::bits);
         let of_table = |t: TableSpec| u64::from(t.entries) * u64::from(128 + t.bits);
         let tables: u64 = self.tables.iter().map(of_table).sum();
         Some((bits + before).div_ceil(8) + tables.div_ceil(8))
@@ -552,6 +583,23 @@ impl fmt::Display for Sampler {
     }
 }
 
+impl fmt::Display for FilterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            limit,
+            messages,
+            entries,
+            settled,
+            others,
+        } = self;
+        write!(f, "F[{limit},{messages}]{entries}")?;
+        if (*settled, *others) != (Self::SETTLED, Self::OTHERS) {
+            write!(f, ":K{settled}N{others}")?;
+        }
+        Ok(())
+    }
+}
+
 /// An interval length, as the paper writes them.
 struct Short(u32);
 
@@ -568,6 +616,9 @@ impl fmt::Display for Short {
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hash = self.hash;
+        if let Some(filter) = self.filter {
+            write!(f, "{filter}+")?;
+        }
         if let Some(thinning) = self.thinning {
             write!(f, "{thinning}+")?;
         }

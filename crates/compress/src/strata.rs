@@ -45,7 +45,8 @@ impl Strata {
             return None;
         };
         let tables = spec.tables.is_empty() || spec.tables.plain().is_some();
-        let fits = spec.thinning.is_none() && substreams <= MAX_SUBSTREAMS && tables;
+        let whole = spec.filter.is_none() && spec.thinning.is_none();
+        let fits = whole && substreams <= MAX_SUBSTREAMS && tables;
         Some(Self {
             hash: spec.hash,
             substreams,
@@ -145,6 +146,7 @@ mod tests {
             "R256",
             "CR256",
             "D16+H[P16]4096",
+            "F[2%,32]64+H[P256]2048",
             "H[R256]2048",
             "M4[10k,1%]2048",
             "P65535",

@@ -63,6 +63,7 @@ fn no_event_allocates() {
         "D4+H[P4:phase]64+A4",
         "R3+T[16]64/2way/2bit",
         "P2+CR7",
+        "F[5%,8]64+H[P7]64",
         "M4[500..8k,1%]64:C1R1P1",
         "M4[1k,1%]64:C1R1P1",
         "M3:crc[1k,1%]96:C1R0P1A3",

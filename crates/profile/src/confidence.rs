@@ -202,6 +202,10 @@ impl Confidence {
             }
             Rule::Stratum(strata)
         };
+        // Events that were dropped are made up for by weights: nothing bounds what came and went meanwhile.
+        if spec.filter.is_some() {
+            return Self::of(Basis::Unknown, Rule::Unknown);
+        }
         let (sampler, n) = match spec.level {
             Level::Exact if spec.thinning.is_none() => return Self::of(Basis::Exact, Rule::Exact),
             Level::Interval(spec)

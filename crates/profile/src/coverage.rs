@@ -206,7 +206,7 @@ fn of_sampler(profile: &Profile) -> Option<Frequencies> {
     let (Level::Sample(sampler) | Level::Split(sampler, _)) = spec.level else {
         return None;
     };
-    if spec.thinning.is_some() || matches!(sampler, Sampler::Counted(..)) {
+    if spec.filter.is_some() || spec.thinning.is_some() || matches!(sampler, Sampler::Counted(..)) {
         return None;
     }
     let rate = u64::from(sampler.rate());

@@ -331,9 +331,13 @@ fn error_bounds(compressor: &str) -> String {
     let Ok(spec) = compressor.parse::<Spec>() else {
         return "not known: another trommel wrote this profile".into();
     };
-    let (Level::Sample(sampler) | Level::Split(sampler, _)) = spec.level else {
+    let sampled = match spec.level {
+        Level::Sample(sampler) | Level::Split(sampler, _) if spec.filter.is_none() => Some(sampler),
+        _ => None,
+    };
+    let Some(sampler) = sampled else {
         return match spec.level {
-            Level::Exact => "none: every event is counted".into(),
+            Level::Exact if spec.filter.is_none() => "none: every event is counted".into(),
             _ => "depends on the program; `trommel compress` measures it on a stream".into(),
         };
     };

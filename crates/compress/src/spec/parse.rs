@@ -5,8 +5,8 @@ use alloc::string::{String, ToString};
 use core::str::FromStr;
 
 use super::{
-    Algorithm, Estimate, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec, SpecError, Start,
-    TableSpec, Tables, TaggedSpec,
+    Algorithm, Estimate, FilterSpec, IntervalSpec, Level, NestedSpec, Percent, Sampler, Spec,
+    SpecError, Start, TableSpec, Tables, TaggedSpec,
 };
 use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
@@ -16,6 +16,10 @@ const MAX_ENTRIES: u64 = 1 << 24;
 const MAX_TABLE: u64 = 4096;
 const MAX_ACCUMULATOR: u64 = 1 << 20;
 const MAX_EARLY: u64 = 1000;
+/// Messages of a check, and executions in a rest for each in a look.
+const MAX_CHECK: u64 = 65_535;
+/// Instructions of a filter: software checks so many.
+const MAX_FILTERED: u64 = 2048;
 const MAX_WAYS: u32 = 64;
 /// Bits of a counter of misses, or of messages.
 const MAX_COUNTER_BITS: u64 = 16;
@@ -37,6 +41,8 @@ impl FromStr for Spec {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut at = Cursor::new(text);
+        let filter = at.filter()?;
+        let start = at.position;
         let mut level = at.level()?;
         let mut thinning = None;
         if at.rest().starts_with('+') && !at.rest().starts_with("+A") {
@@ -44,6 +50,9 @@ impl FromStr for Spec {
             if thinning.is_some() {
                 level = at.thinned(thinning)?;
             }
+        }
+        if filter.is_some() {
+            at.filtered(start, level)?;
         }
         let tables = at.tables(level)?;
         if !at.rest().is_empty() {
@@ -54,6 +63,7 @@ impl FromStr for Spec {
             )));
         }
         Ok(Self {
+            filter,
             thinning,
             level,
             hash: at.hash,
@@ -211,9 +221,105 @@ impl<'a> Cursor<'a> {
         Ok(Percent(millionths as u32))
     }
 
+    /// The filter, if there is one, with the `+` after it.
+    fn filter(&mut self) -> Result<Option<FilterSpec>> {
+        if !self.take("F") {
+            return Ok(None);
+        }
+        let form = "a filter is written F[1%,64]96, before another compressor, as in F[1%,64]96+H[P256]1024";
+        self.expect("[", form)?;
+        let limit = self.percent("limit of change")?;
+        self.expect(",", form)?;
+        let messages = self.number("messages of a check", 1, MAX_CHECK)?;
+        self.expect("]", form)?;
+        let start = self.position;
+        let entries = self.number("entries of the filter", 4, MAX_FILTERED)?;
+        if !entries.is_multiple_of(4) {
+            let message = format!(
+                "the entries of the filter ({entries}) are in sets of four; take {}",
+                entries.next_multiple_of(4)
+            );
+            return Err(self.error_at(start, &message));
+        }
+        let mut filter = FilterSpec {
+            limit,
+            messages,
+            entries,
+            settled: FilterSpec::SETTLED,
+            others: FilterSpec::OTHERS,
+        };
+        if self.take(":") {
+            self.rests(&mut filter)?;
+        }
+        self.expect("+", form)?;
+        Ok(Some(filter))
+    }
+
+    fn rests(&mut self, filter: &mut FilterSpec) -> Result<()> {
+        let form =
+            "options are K (rests of instructions that matter) and N (of the others), as in :K3N63";
+        let start = self.position;
+        let [mut settled, mut others] = [None; 2];
+        while let Some(option) = self.rest().chars().next().filter(|c| *c != '+') {
+            let to = match option {
+                'K' => &mut settled,
+                'N' => &mut others,
+                _ => {
+                    let found = self.found();
+                    return Err(self.error(&format!("{found} is no option of F; {form}")));
+                }
+            };
+            if to.is_some() {
+                return Err(self.error(&format!("{option} was given before; remove one")));
+            }
+            self.position += 1;
+            *to = Some(self.number("executions in a rest for each in a look", 0, MAX_CHECK)?);
+        }
+        if self.position == start {
+            return Err(self.error(&format!("options follow the colon; {form}")));
+        }
+        filter.settled = settled.unwrap_or(filter.settled);
+        filter.others = others.unwrap_or(filter.others);
+        if (filter.settled, filter.others) == (0, 0) {
+            let message = "with K0 and N0 nothing is filtered; remove the filter, or give one of them another number";
+            return Err(self.error_at(start, message));
+        }
+        Ok(())
+    }
+
+    /// Checks that a filter may stand before a level, which began at `start`, and that no table follows.
+    fn filtered(&self, start: usize, level: Level) -> Result<()> {
+        match level {
+            Level::Interval(_) => {
+                return Err(self.error_at(
+                    start,
+                    "an interval profiler counts every event of its intervals; remove the filter before it",
+                ));
+            }
+            Level::Sample(Sampler::Counted(..)) | Level::Split(Sampler::Counted(..), _) => {
+                return Err(self.error_at(
+                    start,
+                    "the counts of CR are lengths of the stream, which a filter makes shorter; take P256, R256 or D256 after it",
+                ));
+            }
+            _ => {}
+        }
+        if self.rest().starts_with("+A") {
+            return Err(self.error(
+                "a counter table holds back the messages that the filter's checks wait for; remove one of both",
+            ));
+        }
+        Ok(())
+    }
+
     /// The sampler that was read as a level, if what follows its `+` is a level in its turn.
     fn thinning(&mut self, level: Level) -> Result<Option<Sampler>> {
         let next = self.rest()[1..].chars().next();
+        if next == Some('F') {
+            return Err(
+                self.error("a filter stands before all else, as in F[1%,64]96+D16+H[P16]2048")
+            );
+        }
         if !next.is_some_and(|c| "ePRDCHTMS".contains(c)) {
             return Ok(None);
         }
@@ -402,8 +508,8 @@ impl<'a> Cursor<'a> {
             let found = self.found();
             Err(self.error(&format!(
                 "expected a compressor, found {found}; there are exact, P256, R256, D256, CR256, \
-                 H[P256]2048, T[256]2048/2way/2bit, M4[10k,1%]2048:C1R0P1, and in place of M4 the \
-                 sketches SS, MG, CM4, HK2 and S8"
+                 H[P256]2048, T[256]2048/2way/2bit, M4[10k,1%]2048:C1R0P1, in place of M4 the \
+                 sketches SS, MG, CM4, HK2 and S8, and before samplers a filter, F[1%,64]96"
             )))
         }
     }

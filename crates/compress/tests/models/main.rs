@@ -4,7 +4,10 @@ mod naive;
 
 use std::collections::{BTreeMap, HashMap};
 
-use naive::{Profiler, apart, cheap_index, index, multi_hash, nth_index, table, tagged, thinned};
+use naive::{
+    Filter, Profiler, apart, cheap_index, filtered, index, multi_hash, nth_index, set_of, table,
+    tagged, thinned,
+};
 use proptest::prelude::*;
 use trommel_compress::random::SplitMix64;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
@@ -17,6 +20,33 @@ fn stream() -> impl Strategy<Value = Vec<Tuple>> {
     ];
     let tuple = tuple.prop_map(|(pc, v)| Tuple::new(Place::from_word(0x1_0000_0040_1000 + pc), v));
     prop::collection::vec(tuple, 0..900)
+}
+
+/// Few instructions, most of one set of either table: of one value, of two, of many, and one that changes.
+fn settling() -> impl Strategy<Value = Vec<Tuple>> {
+    let kind = Kind::Value as u64;
+    let alike = (0x40_1000_u64..).filter(move |pc| set_of(*pc, kind, 512) == 0);
+    let pcs: Vec<u64> = alike.take(6).chain([0x70, 0x71, 0x72]).collect();
+    let tuple = (0..pcs.len(), any::<u64>(), 0u64..8).prop_map(move |(n, noise, few)| {
+        let value = match n % 4 {
+            0 => 7,
+            1 => few / 5,
+            2 => noise,
+            _ => few,
+        };
+        Tuple::new(Place::from_word(pcs[n]), value)
+    });
+    // Now and then everything is shifted, so that what was known changes, and some instructions come no more.
+    let part =
+        (prop::collection::vec(tuple, 0..500), 0u64..3, 1usize..9).prop_map(|(part, by, of)| {
+            let shift = |t: &Tuple| Tuple::new(t.pc, t.value.wrapping_add(by));
+            let kept = move |t: &Tuple| t.pc.word() as usize % 9 < of + 3;
+            part.iter()
+                .filter(|t| kept(t))
+                .map(shift)
+                .collect::<Vec<_>>()
+        });
+    prop::collection::vec(part, 1..4).prop_map(|parts| parts.concat())
 }
 
 #[derive(Default)]
@@ -129,7 +159,7 @@ proptest! {
         let cut = cut.index(tuples.len() + 1);
         for spec in [
             "R3", "D4+A4", "H[CR3]8", "T[5]8/2way/2bit", "M2[50,4%]16:C1R1P1", "D3+H[P2:phase]8", "R2+D3",
-            "P3+CR2+A4", "M2[20..200,4%]16:C1R1P1", "M3[20..200,4%]24:C1R0P1",
+            "P3+CR2+A4", "F[5%,3]8:K2N1+H[P2]8", "F[9%,2]4+D2+exact", "M2[20..200,4%]16:C1R1P1", "M3[20..200,4%]24:C1R0P1",
         ] {
             let mut compressor = compressor(spec);
             let mut kept = Kept::default();
@@ -234,6 +264,44 @@ proptest! {
             let scaled: Vec<_> = pairs(&alone).into_iter().map(|(t, n)| (t, n * k)).collect();
             prop_assert_eq!(pairs(&run(&format!("{rule}{k}+{second}"), &tuples).0), scaled);
         }
+    }
+
+    #[test]
+    fn a_filter_is_its_model(
+        tuples in settling(), limit in 1u32..30, messages in 1usize..7, sets in 1usize..4, rests in (0u64..4, 0u64..9),
+    ) {
+        let (settled, others) = rests;
+        prop_assume!(settled + others > 0);
+        let f = Filter { limit: f64::from(limit), messages, entries: 4 * sets, settled, others };
+        for after in ["exact", "P2", "H[P2]8", "R2", "D2+exact", "T[3]8/2way/2bit", "H[H[D2]2]2"] {
+            let mut alone = compressor(after);
+            let model = filtered(&tuples, Kind::Value as u64, &f, |tuple| {
+                let mut kept = Kept::default();
+                alone.events(Events::of_kind(Kind::Value, &[tuple]), &mut kept);
+                kept.messages.first().map(|m| m.count)
+            });
+            let spec = format!("F[{limit}%,{messages}]{}:K{settled}N{others}+{after}", 4 * sets);
+            let (kept, held) = run(&spec, &tuples);
+            prop_assert_eq!(pairs(&kept), model, "{}", spec);
+            prop_assert_eq!(held, None);
+        }
+    }
+
+    /// Of instructions that settle most events are dropped, and messages stand for them all the same.
+    #[test]
+    fn counts_of_settled_instructions_stay_right(values in prop::collection::vec(1u64..3, 1..4), k in 1u64..9) {
+        let tuple = |n: usize| {
+            let of = n % values.len();
+            Tuple::new(Place::from_word(0x40_1000 + of as u64), n as u64 / 7 % values[of])
+        };
+        let tuples: Vec<Tuple> = (0..30_000).map(tuple).collect();
+        let sent = run(&format!("F[5%,16]64:K{k}N0+exact"), &tuples).0;
+        let counted: u64 = sent.messages.iter().map(|m| m.count).sum();
+        // Watched at first; the last look and rest may be cut short.
+        let rest = 16 * (k + 1) * values.len() as u64;
+        prop_assert!(counted.abs_diff(30_000) <= rest, "{}", counted);
+        let most = 30_000 / (k as usize + 1) + 1500;
+        prop_assert!(sent.messages.len() <= most, "{} of {}", sent.messages.len(), most);
     }
 
     #[test]

@@ -216,3 +216,183 @@ pub(crate) fn table(messages: &[Told], k: usize, full: u32) -> Vec<Told> {
     sent.extend(inside);
     sent
 }
+
+/// A filter of values that are known: the limit in percent, messages of a check, entries, and rests of both sorts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    pub(crate) limit: f64,
+    pub(crate) messages: usize,
+    pub(crate) entries: usize,
+    pub(crate) settled: u64,
+    pub(crate) others: u64,
+}
+
+/// The set of four, of so many, that an instruction belongs to.
+pub(crate) fn set_of(pc: u64, kind: u64, sets: u64) -> u64 {
+    let mixed = (pc ^ kind).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (mixed * sets) >> 32
+}
+
+/// The 16 most frequent values of a sample, by Space-Saving.
+fn summary(values: &[u64]) -> Vec<(u64, u64)> {
+    let mut slots: Vec<(u64, u64)> = Vec::new();
+    for value in values {
+        if let Some(slot) = slots.iter_mut().find(|slot| slot.0 == *value) {
+            slot.1 += 1;
+        } else if slots.len() < 16 {
+            slots.push((*value, 1));
+        } else {
+            let least = slots.iter().map(|slot| slot.1).min().unwrap();
+            let at = slots.iter().position(|slot| slot.1 == least).unwrap();
+            slots[at] = (*value, least + 1);
+        }
+    }
+    slots
+}
+
+/// Shares of the values in a summary.
+fn shares(values: &[u64]) -> HashMap<u64, f64> {
+    let share = |(value, n)| (value, n as f64 / values.len() as f64);
+    summary(values).into_iter().map(share).collect()
+}
+
+/// An instruction as software knows it: all values since it is watched, those of the look, and what these stand for.
+#[derive(Default, Clone)]
+struct Instruction {
+    last: usize,
+    values: Vec<u64>,
+    look: Vec<u64>,
+    looked: u64,
+    rests: u64,
+    changed: bool,
+}
+
+/// What a filter before `after` sends, with `after` an event at a time: all messages.
+pub(crate) fn filtered(
+    tuples: &[Tuple],
+    kind: u64,
+    f: &Filter,
+    mut after: impl FnMut(Tuple) -> Option<u64>,
+) -> Vec<(Tuple, u64)> {
+    let sets = f.entries as u64 / 4;
+    let mut software = HashMap::<u64, Instruction>::new();
+    // For each address in the hardware its way, and the executions that are left to be dropped.
+    let mut hardware = HashMap::<u64, (usize, u64)>::new();
+    let mut sent = Vec::<(Tuple, u64)>::new();
+    for t in tuples {
+        let pc = t.pc.word();
+        if let Some((_, left)) = hardware.get_mut(&pc).filter(|(_, left)| *left > 0) {
+            *left -= 1;
+            if *left == 0 && software[&pc].changed {
+                let last = software[&pc].last;
+                software.insert(
+                    pc,
+                    Instruction {
+                        last,
+                        ..Instruction::default()
+                    },
+                );
+                hardware.remove(&pc);
+            }
+            continue;
+        }
+        let Some(count) = after(*t) else { continue };
+        let rests = software.get(&pc).map_or(0, |i| i.rests);
+        sent.push((*t, count * (1 + rests)));
+        let now = sent.len();
+        if !software.contains_key(&pc) {
+            let near = |other: &u64| set_of(*other, kind, 512) == set_of(pc, kind, 512);
+            let neighbours: Vec<u64> = software.keys().copied().filter(near).collect();
+            if neighbours.len() == 4 {
+                let watched = neighbours.into_iter().filter(|n| software[n].rests == 0);
+                let Some(oldest) = watched.min_by_key(|n| software[n].last) else {
+                    continue;
+                };
+                software.remove(&oldest);
+            }
+            software.insert(pc, Instruction::default());
+        }
+        let i = software.get_mut(&pc).unwrap();
+        i.last = now;
+        if i.rests > 0 {
+            i.look.push(t.value);
+            i.looked += count;
+            if i.look.len() == f.messages {
+                let (known, seen) = (shares(&i.values), shares(&i.look));
+                i.changed = known.keys().chain(seen.keys()).any(|v| {
+                    let [p, q] = [&known, &seen].map(|s| s.get(v).copied().unwrap_or(0.0));
+                    let off = (p - q).abs() - f.limit / 100.0;
+                    p.max(q) >= 0.1
+                        && off > 0.0
+                        && off * off > 9.0 * (p * (1.0 - p) / f.messages as f64)
+                });
+                hardware.get_mut(&pc).unwrap().1 = i.looked * i.rests;
+                (i.look, i.looked) = (Vec::new(), 0);
+            }
+            continue;
+        }
+        i.values.push(t.value);
+        let checks = i.values.len() / f.messages;
+        if !i.values.len().is_multiple_of(f.messages) || checks < 2 {
+            continue;
+        }
+        let (now_, before) = (
+            summary(&i.values),
+            summary(&i.values[..i.values.len() - f.messages]),
+        );
+        let of = |n: u64, all: usize| n as f64 / all as f64;
+        let steady = now_.iter().all(|(v, n)| {
+            // A value that lost its slot since then begins anew.
+            let kept = kept_since(&i.values, f.messages, *v);
+            let b = before.iter().find(|b| b.0 == *v && kept).map_or(0, |b| b.1);
+            let (p, q) = (of(*n, i.values.len()), of(b, i.values.len() - f.messages));
+            p.max(q) < 0.1 || (p - q).abs() <= f.limit / 100.0
+        });
+        let frequent = now_
+            .iter()
+            .map(|(_, n)| of(*n, i.values.len()))
+            .filter(|p| *p >= 0.1);
+        let rests = if frequent.sum::<f64>() >= 0.4 {
+            f.settled
+        } else {
+            f.others
+        };
+        if !steady || rests == 0 {
+            continue;
+        }
+        // A place in the hardware: a free one, or the first of one that is hardly seen any more.
+        let near = |other: &u64| set_of(*other, kind, sets) == set_of(pc, kind, sets);
+        let mut ways = [None; 4];
+        for (other, (way, _)) in hardware.iter().filter(|(other, _)| near(other)) {
+            ways[*way] = Some(*other);
+        }
+        let idle = |other: &Option<u64>| {
+            let i = &software[&other.unwrap()];
+            now - i.last > 64 * f.messages * (i.rests as usize + 1)
+        };
+        let free = ways.iter().position(Option::is_none);
+        let Some(way) = free.or_else(|| ways.iter().position(idle)) else {
+            continue;
+        };
+        if let Some(loser) = ways[way] {
+            let last = software[&loser].last;
+            software.insert(
+                loser,
+                Instruction {
+                    last,
+                    ..Instruction::default()
+                },
+            );
+            hardware.remove(&loser);
+        }
+        hardware.insert(pc, (way, 0));
+        software.get_mut(&pc).unwrap().rests = rests;
+    }
+    sent
+}
+
+/// Returns true if a value kept its slot through the last `since` values.
+fn kept_since(values: &[u64], since: usize, value: u64) -> bool {
+    let held = |n: usize| summary(&values[..n]).iter().any(|slot| slot.0 == value);
+    (values.len() - since..=values.len()).all(held)
+}

@@ -63,7 +63,8 @@ pub(super) type Sums = PerKind;
 
 /// Returns whether a spec counts everything, so that the order of events does not matter.
 pub fn is_exact(spec: &Spec) -> bool {
-    spec.level == Level::Exact && spec.tables.is_empty() && spec.thinning.is_none()
+    let whole = spec.filter.is_none() && spec.thinning.is_none();
+    spec.level == Level::Exact && spec.tables.is_empty() && whole
 }
 
 /// Three exclusive ways to fold records.

@@ -124,6 +124,9 @@ pub struct Evaluation {
     pub messages: u64,
     /// In percent: the invariance error; for interval profilers the mean interval error.
     pub error: Result<f64, Unjudged>,
+    /// The invariance error at the end of the profile that all messages make, whatever the compressor; `None` where no tuple passes the
+    /// filter. So samplers and interval profilers can be held side by side.
+    pub invariance: Option<f64>,
     /// Sum of the messages' counts, those of a counter table included.
     pub counted: u64,
     /// Events that the first level counted and did not send; `None` where counts are estimates.
@@ -166,6 +169,7 @@ struct Run {
     points: Vec<Point>,
     kind_errors: Vec<KindError>,
     limits: Option<LimitsHeld>,
+    invariance: Option<f64>,
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
@@ -214,6 +218,7 @@ impl Run {
             points: Vec::new(),
             kind_errors: Vec::new(),
             limits: None,
+            invariance: None,
             candidates: Vec::new(),
             sums: IntervalSums::new(per_interval),
             whole: Statistics::default(),
@@ -298,6 +303,7 @@ impl Run {
             events,
             messages: self.messages.iter().sum(),
             error,
+            invariance: self.invariance,
             counted: self.profile.counted(),
             held: self.first.held(),
             points: self.points,
@@ -434,8 +440,12 @@ impl Evaluator {
         }
     }
 
+    /// The errors at the end that are of whole profiles, and of each kind.
     fn tell_kinds_apart(&mut self) {
         let selection = Selection::new(&self.tuples, &self.counts, self.options.filter);
+        for run in &mut self.runs {
+            run.invariance = invariance_error(&self.tuples, &selection, &run.profile);
+        }
         for kind in Kind::ALL.into_iter().filter(|k| self.tuples.has(*k)) {
             let selection = selection.of_kind(kind, &self.tuples);
             for run in self.runs.iter_mut().filter(|r| r.spec.interval().is_none()) {

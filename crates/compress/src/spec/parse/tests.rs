@@ -56,6 +56,10 @@ fn every_form_round_trips() {
         "P3+R5",
         "D3+D5+A1",
         "R65536+CR65535:sum",
+        "F[2%,32]64+H[P256]1024",
+        "F[0.5%,1]4:K0N65535+exact",
+        "F[100%,65535]2048:K1N0+D16+H:mul[P16:phase]2048",
+        "F[2%,32]64+T[256]2048/2way/2bit",
         "M4[10k..1M,1%]2048:C1R0P1",
         "M1:crc[1..4294967295,1%]2048:C0R1P1A9E2",
     ] {
@@ -72,6 +76,8 @@ fn every_form_round_trips() {
         ("CM4[10k,1%]2048:P0C0", "CM4[10k,1%]2048:C0P0"),
         ("H[CR8:ratio]0002", "H[CR8]2"),
         ("D1k+P1k", "D1000+P1000"),
+        ("F[2.0%,32]64:N63K3+P4", "F[2%,32]64+P4"),
+        ("F[2%,32]64:K7+P4", "F[2%,32]64:K7N63+P4"),
     ] {
         assert_eq!(text.parse::<Spec>().unwrap().to_string(), canonical);
     }
@@ -215,6 +221,26 @@ fn wrong_specs_name_the_column() {
         ("H[P4]4+P4", 7, "only P256, R256 or D256"),
         ("D65536+P65536", 8, "both rates together (4294967296)"),
         ("D16+A16+P4", 9, "a counter table is written"),
+        ("F", 2, "a filter is written"),
+        ("F[2%]64+P4", 5, "expected ','"),
+        ("F[2,32]64+P4", 4, "a share is written"),
+        ("F[2%,0]64+P4", 6, "messages of a check"),
+        ("F[2%,32]66+P4", 9, "take 68"),
+        ("F[2%,32]2052+P4", 9, "between 4 and 2048"),
+        ("F[2%,32]64", 11, "expected '+'"),
+        ("F[2%,32]64:+P4", 12, "options follow the colon"),
+        ("F[2%,32]64:K1K2+P4", 14, "given before"),
+        ("F[2%,32]64:X1+P4", 12, "no option of F"),
+        ("F[2%,32]64:K0N0+P4", 12, "nothing is filtered"),
+        (
+            "F[2%,32]64+M4[10k,1%]2048",
+            12,
+            "every event of its intervals",
+        ),
+        ("F[2%,32]64+CR256", 12, "lengths of the stream"),
+        ("F[2%,32]64+D4+H[CR16]64", 12, "lengths of the stream"),
+        ("F[2%,32]64+P4+A16", 14, "holds back the messages"),
+        ("D16+F[2%,32]64+P4", 4, "before all else"),
     ] {
         match text.parse::<Spec>() {
             Ok(spec) => panic!("{text} was read as {spec}"),
@@ -340,7 +366,19 @@ fn any_spec() -> impl Strategy<Value = Spec> {
     let table = (1u32..=4096, prop_oneof![Just(8), 1u32..=16]);
     let table = table.prop_map(|(entries, bits)| TableSpec { entries, bits });
     let tables = prop::collection::vec(table, 0..=Tables::MOST);
-    (before, level, hash, tables).prop_map(|(before, level, hash, all)| {
+    let rests = prop_oneof![Just((3, 63)), (0u32..=65_535, 1u32..=65_535), Just((1, 0))];
+    let filter = (1u32..=100_000_000, 1u32..=65_535, 1u32..=512, rests);
+    let filter = prop::option::of(filter).prop_map(|parts| {
+        let (limit, messages, sets, (settled, others)) = parts?;
+        Some(FilterSpec {
+            limit: Percent(limit),
+            messages,
+            entries: 4 * sets,
+            settled,
+            others,
+        })
+    });
+    (filter, before, level, hash, tables).prop_map(|(filter, before, level, hash, all)| {
         let hashes = match level {
             Level::Exact | Level::Sample(_) => false,
             Level::Split(..) | Level::Nested(_) | Level::Tagged(_) => true,
@@ -364,11 +402,19 @@ fn any_spec() -> impl Strategy<Value = Spec> {
                 Sampler::Counted(..) => None,
             }
         });
+        let filter = filter.filter(|_| match level {
+            Level::Interval(_) => false,
+            Level::Sample(sampler) | Level::Split(sampler, _) => {
+                !matches!(sampler, Sampler::Counted(..))
+            }
+            _ => true,
+        });
         let mut tables = Tables::NONE;
-        if !matches!(level, Level::Interval(_)) {
+        if !matches!(level, Level::Interval(_)) && filter.is_none() {
             assert!(all.into_iter().all(|table| tables.push(table)));
         }
         Spec {
+            filter,
             thinning,
             level,
             hash: if hashes { hash } else { HashKind::Paper },
@@ -408,6 +454,8 @@ fn bytes_are_the_papers_where_they_tell_them() {
     assert_eq!(bytes("R256"), Some(0));
     assert_eq!(bytes("H[P256]2048"), Some(2048));
     assert_eq!(bytes("D16+H[P16:phase]4096"), Some(2048 + 1));
+    // Ten bytes for each instruction that is filtered.
+    assert_eq!(bytes("F[2%,32]64+H[P256]1024"), Some(640 + 1024));
     // 62 % more than a counter of 8 bits, with a tag of one bit (section 4.2).
     assert_eq!(bytes("T[256]2048/2way/1bit"), Some(2048 * 13 / 8));
     // 4K entries of two words of 64 bits and a byte are 68 KB (section 3.4).
