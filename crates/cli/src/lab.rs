@@ -120,16 +120,15 @@ fn of_programs(
     experiments: Vec<&'static Experiment>,
     all: bool,
 ) -> Result<Vec<&'static Experiment>> {
-    if let Some(other) = experiments.iter().find(|e| !all && !e.takes_programs()) {
-        let able = EXPERIMENTS.iter().filter(|e| e.takes_programs());
-        let names: Vec<_> = able.map(|e| e.name).collect();
-        bail!(
-            "`{}` cannot be of a program of yours: it simulates, or has programs that were written for it; these can: {}",
-            other.name,
-            names.join(", ")
-        );
+    let refused = experiments
+        .iter()
+        .find_map(|e| Some((e.name, e.own_refused()?)));
+    if let Some((name, why)) = refused.filter(|_| !all) {
+        bail!("`{name}` cannot be of a program of yours: {why}");
     }
-    let able = experiments.into_iter().filter(|e| e.takes_programs());
+    let able = experiments
+        .into_iter()
+        .filter(|e| e.own_refused().is_none());
     Ok(able.collect())
 }
 

@@ -85,6 +85,31 @@ fn wrong_names_are_refused_before_anything_is_done() {
             1,
             &["/proc/trommel/x", "cannot be written there", "--out"],
         ),
+        (
+            &["lab", "stratified-4", "--program", "true"],
+            1,
+            &["drawn at random", "stratified-8"],
+        ),
+        (
+            &["lab", "dynamo-fig6", "dynamo-fig9", "--program", "true"],
+            1,
+            &["`dynamo-fig9`", "no source", "dynamo-fig7"],
+        ),
+        (
+            &["lab", "values-fig1", "--program", "true"],
+            1,
+            &["record -e latency", "trommel latency"],
+        ),
+        (
+            &["lab", "values-table1", "--program", "true"],
+            1,
+            &["values-table2a"],
+        ),
+        (
+            &["lab", "compositions", "--program", "true"],
+            1,
+            &["several", "trommel compress -c SPEC"],
+        ),
         (&["lab"], 2, &["NAME"]),
         (&["lab", "all", "--events", "0"], 2, &["number above 0"]),
         (&["lab", "all", "--events", "7G"], 2, &["20M"]),
@@ -366,7 +391,7 @@ fn costs_of_windows_can_be_of_a_program_of_ones_own() {
         ..small(&dir, 1, &say)
     };
     let wanted = trommel_lab::named("values-table2b").expect("an experiment");
-    assert!(wanted.takes_programs());
+    assert_eq!(wanted.own_refused(), None);
     let done = lab.run(&[wanted]).expect("the lab runs");
     let said = said.into_inner().expect("not poisoned");
     if said.iter().any(|text| text.contains("perf events")) {
@@ -378,4 +403,33 @@ fn costs_of_windows_can_be_of_a_program_of_ones_own() {
     assert_eq!(table.rows.len(), 4);
     let measured = |cell: &Cell| matches!(cell, Cell::Number(n) if (-99.0..1e6).contains(n));
     assert!(table.rows.iter().all(|row| measured(&row[4])), "{table:?}");
+}
+
+#[test]
+fn figures_of_a_run_can_be_of_a_program_of_ones_own() {
+    let dir = Dir::new("own-runs");
+    let said = std::sync::Mutex::new(Vec::new());
+    let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
+    let counts = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $i";
+    let lab = Lab {
+        programs: trommel_lab::own(["sh", "-c", counts].map(PathBuf::from).to_vec()),
+        ..small(&dir, 1, &say)
+    };
+    let wanted = ["dynamo-fig6", "dynamo-fig8"];
+    let wanted = wanted.map(|name| trommel_lab::named(name).expect("an experiment"));
+    let done = lab.run(&wanted).expect("the lab runs");
+    assert_eq!(
+        said.into_inner().expect("not poisoned"),
+        Vec::<String>::new()
+    );
+    for (experiment, findings) in done {
+        let rows = &findings.tables[0].rows;
+        assert!(!rows.is_empty(), "{}", experiment.name);
+        let names: Vec<String> = rows.iter().map(|row| row[0].text()).collect();
+        let own = |name: &String| name == "sh" || name == "sh (with bail-out)";
+        assert!(names.iter().all(own), "of no other program: {names:?}");
+        // One claim each, of those that can be made of any program.
+        assert_eq!(findings.claims.len(), 1, "{}", experiment.name);
+        assert_ne!(findings.claims[0].verdict, Verdict::NoData);
+    }
 }

@@ -139,7 +139,7 @@ impl List {
     }
 }
 
-/// What software knows of an instruction.
+/// Knowledge that software has of an instruction.
 #[derive(Clone, Debug)]
 struct Known {
     key: Option<Key>,
@@ -295,7 +295,7 @@ impl<C> Converging<C> {
         self.messages - known.last > WORTH * turn
     }
 
-    /// What software does with a message.
+    /// Checks the instruction of a message.
     fn checked(&mut self, message: &Message) {
         self.messages += 1;
         let key = (message.kind, message.tuple.pc);

@@ -51,12 +51,27 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Returns true if it can be of the user's own program: it reads streams of any program, runs any on the model or under the
-    /// engine, or measures what windows cost any. Others simulate, build programs of their own at several levels, or follow a course of certain ones.
-    pub fn takes_programs(&self) -> bool {
-        let streams = !(self.needs)().is_empty();
-        let runs = self.name == "dynamo-fig7" || self.name.starts_with("values-table2");
-        streams || runs || self.paper == Paper::Relational
+    /// Returns why it cannot be of the user's own program, and what to use instead. Most can: they read streams of any program, run any on
+    /// the model or under the engine, or measure what windows cost any.
+    pub fn own_refused(&self) -> Option<&'static str> {
+        Some(match self.name {
+            "stratified-4" => {
+                "its events are drawn at random, as the paper's are, and no program has a part in it; `stratified-8` has the error of the same samplers on your program"
+            }
+            "dynamo-fig9" => {
+                "it compiles programs at several levels, and of yours there is no source; build it at each level yourself, and put `dynamo-fig7` to each"
+            }
+            "values-fig1" => {
+                "it knows which of two loads in its own program goes to memory; `trommel record -e latency -- CMD` and `trommel latency` have the levels of all loads of yours"
+            }
+            "values-table1" => {
+                "it knows that its own program's lines are never missed natively, so that whatever is missed is displaced; of other programs nobody knows. `values-table2a` has what windows cost yours"
+            }
+            "compositions" => {
+                "it judges what it finds on programs that it has not searched on, so it needs several; `trommel compress -c SPEC` judges what it found on a stream of yours"
+            }
+            _ => return None,
+        })
     }
 }
 

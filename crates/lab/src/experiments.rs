@@ -5,7 +5,9 @@
 
 mod adaptive;
 mod bounds;
+mod compositions;
 mod compressors;
+mod convergence;
 mod counters;
 mod dynamo_06;
 mod dynamo_07;
@@ -55,7 +57,7 @@ mod variants;
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 43] = [
+pub static EXPERIMENTS: [Experiment; 45] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -99,6 +101,8 @@ pub static EXPERIMENTS: [Experiment; 43] = [
     limits::EXPERIMENT,
     tags::EXPERIMENT,
     hashes::EXPERIMENT,
+    convergence::EXPERIMENT,
+    compositions::EXPERIMENT,
 ];
 
 /// The experiment of a name.
@@ -123,5 +127,17 @@ mod tests {
             }
         }
         assert!(named("multihash-12").is_some() && named("multihash-1").is_none());
+        let refused = EXPERIMENTS.iter().filter(|e| e.own_refused().is_some());
+        let refused: Vec<_> = refused.map(|e| e.name).collect();
+        assert_eq!(
+            refused,
+            [
+                "stratified-4",
+                "dynamo-fig9",
+                "values-fig1",
+                "values-table1",
+                "compositions"
+            ]
+        );
     }
 }

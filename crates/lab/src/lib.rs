@@ -32,6 +32,7 @@ pub mod plot;
 mod programs;
 mod report;
 mod runs;
+mod search;
 mod streams;
 
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trommel_query::assemble;
 use trommel_query::instruction::{Lane, Relation};
 
-/// What is said of a text: whether it is refused, and each message with its remedy.
+/// Diagnostics of a text: whether it is refused, and each message with its remedy.
 fn said(text: &str) -> (bool, Vec<(String, String)>) {
     let part = |d: &trommel_query::Diagnostic| (d.message.clone(), d.fix.clone());
     match assemble(text) {

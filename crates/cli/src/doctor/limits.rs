@@ -335,6 +335,13 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
         ],
     },
+    Section {
+        heading: "The lab (`trommel lab --program`)",
+        rows: &[(
+            "stratified-4, dynamo-fig9, values-fig1, values-table1 and compositions of a program of yours",
+            "they draw their events, know what their own programs do, or need several; the error says what to use instead",
+        )],
+    },
 ];
 
 #[cfg(test)]

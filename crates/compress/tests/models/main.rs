@@ -287,7 +287,7 @@ proptest! {
         }
     }
 
-    /// Of instructions that settle most events are dropped, and messages stand for them all the same.
+    /// Most events of instructions that settle are dropped, and messages stand for them all the same.
     #[test]
     fn counts_of_settled_instructions_stay_right(values in prop::collection::vec(1u64..3, 1..4), k in 1u64..9) {
         let tuple = |n: usize| {

@@ -267,7 +267,7 @@ struct Instruction {
     changed: bool,
 }
 
-/// What a filter before `after` sends, with `after` an event at a time: all messages.
+/// Messages of a filter before `after`, which takes an event at a time.
 pub(crate) fn filtered(
     tuples: &[Tuple],
     kind: u64,

@@ -25,8 +25,13 @@ const NEAR: f64 = 0.06;
 fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let mut found = Findings::default();
     let mut table = Table::new("", &["program", "CPU s", "traces", "flushes so far"]);
-    let changing = lab.script("perl", "phases.pl", PHASES);
-    let subjects = TITLES.into_iter().zip([changing, lab.subject("lua")]);
+    let subjects = match lab.own() {
+        Some(name) => vec![(name, lab.subject(name))],
+        None => {
+            let changing = lab.script("perl", "phases.pl", PHASES);
+            Vec::from([(CHANGING, changing), (STEADY, lab.subject("lua"))])
+        }
+    };
     let mut panels = Vec::new();
     let mut watched: Vec<(&str, Done)> = Vec::new();
     for (title, subject) in subjects {
@@ -78,13 +83,33 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
             height: 220.0,
         },
     ));
-    let of = |n: usize| {
-        watched
-            .iter()
-            .find(|(t, _)| *t == TITLES[n])
-            .map(|(_, d)| d)
-    };
-    let changing = of(0).map(|done| {
+    let of = |title: &str| watched.iter().find(|(t, _)| *t == title).map(|(_, d)| d);
+    changes(&mut found, of(lab.own().unwrap_or(CHANGING)));
+    // Of a program of the user's own nobody knows that its working set is steady.
+    if lab.own().is_none() {
+        let steady = of(STEADY).map(|done| flushes(done).len());
+        found.claim(
+            "A program with a steady working set is not flushed.",
+            format!(
+                "Eight queens in Lua is flushed {} times (rule: never).",
+                steady.map_or("–".to_owned(), |n| n.to_string())
+            ),
+            Verdict::when(steady.map(|n| n == 0)),
+        );
+    }
+    found.notes.push(
+        "Times are of one run on this machine and differ from run to run. With --no-bail-out, as the paper's figure is of a program that is kept."
+            .into(),
+    );
+    found
+}
+
+const CHANGING: &str = "work that changes (perl)";
+const STEADY: &str = "eight queens (lua)";
+
+/// Holds each flush against the traces made near it.
+fn changes(found: &mut Findings, done: Option<&Done>) {
+    let changing = done.map(|done| {
         let rises = |at: f64| {
             let near = done.rates(STEP).into_iter();
             near.filter(|(cpu, ..)| (cpu - at).abs() < NEAR)
@@ -98,33 +123,23 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let holds = changing
         .as_ref()
         .map(|(at, each)| !at.is_empty() && each.iter().all(|n| *n >= 8.0));
-    let said = changing.as_ref().map_or(String::new(), |(at, each)| {
-        let list = at.iter().zip(each);
-        let list: Vec<_> = list.map(|(at, n)| format!("{at:.2} s ({n:.0})")).collect();
-        list.join(", ")
-    });
+    let said = match &changing {
+        Some((at, each)) if !at.is_empty() => {
+            let list = at.iter().zip(each);
+            let list: Vec<_> = list.map(|(at, n)| format!("{at:.2} s ({n:.0})")).collect();
+            format!(
+                "Flushed at {}: in brackets the traces made within {NEAR} s",
+                list.join(", ")
+            )
+        }
+        _ => "Never flushed".to_owned(),
+    };
     found.claim(
         "A sharp rise of the rate at which traces are selected tells of a new working set, and everything is flushed there.",
-        format!("Flushed at {said}: in brackets the traces made within {NEAR} s (rule: at least one flush, and 8 traces at each)."),
+        format!("{said} (rule: at least one flush, and 8 traces at each)."),
         Verdict::when(holds),
     );
-    let steady = of(1).map(|done| flushes(done).len());
-    found.claim(
-        "A program with a steady working set is not flushed.",
-        format!(
-            "Eight queens in Lua is flushed {} times (rule: never).",
-            steady.map_or("–".to_owned(), |n| n.to_string())
-        ),
-        Verdict::when(steady.map(|n| n == 0)),
-    );
-    found.notes.push(
-        "Times are of one run on this machine and differ from run to run. With --no-bail-out, as the paper's figure is of a program that is kept."
-            .into(),
-    );
-    found
 }
-
-const TITLES: [&str; 2] = ["work that changes (perl)", "eight queens (lua)"];
 
 /// Returns when flushes were, in seconds of CPU time.
 fn flushes(done: &Done) -> Vec<f64> {

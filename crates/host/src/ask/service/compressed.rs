@@ -177,7 +177,7 @@ struct Queue {
     told: Told,
 }
 
-/// What the compressor sends on.
+/// Messages that the compressor sends on.
 struct Told {
     estimates: Estimates,
     /// Words of tuples, where these have more than two.
