@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use trommel_code::Program;
 use trommel_export::{
-    CallPaths, ExportError, FORMATS, Format, Input, Modules, PATH_FORMATS, PathFormat,
+    CallPaths, ExportError, FORMATS, Format, Input, Modules, Next, PATH_FORMATS, PathFormat,
 };
 use trommel_profile::call_tree as tree;
 use trommel_profile::confidence::{Basis, Confidence};
@@ -91,10 +91,37 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         modules,
         infer,
     };
-    let out = destination(args, format.extension(), &only);
+    let gone = match format.modules() {
+        Modules::One => Vec::new(),
+        Modules::All => input.gone(),
+    };
+    let own = Input::program_of(&profile).map(|m| m.id);
+    let is_meant = |id: &ModuleId| Some(*id) == own || !args.module.is_empty();
+    if let Some((_, why)) = gone.iter().find(|(id, _)| is_meant(id)) {
+        let why = why.clone();
+        return Err(of_file(&args.file, &ExportError::NoCode { why }));
+    }
+    let named = match format.modules() {
+        Modules::One => &only[..],
+        Modules::All => profile.command.first().map_or(&b""[..], |name| name),
+    };
+    let out = destination(args, format.extension(), named);
     write(&args.file, &out, |file| format.write(&mut input, file))?;
+    for (_, why) in &gone {
+        output::complain(&format!("left out, so sums are without it: {why}"));
+    }
+    if out == Path::new("-") && !exact {
+        output::complain("its counts are estimates");
+    }
     if out != Path::new("-") {
-        let module = output::command_line(&[only]);
+        let relocations = match input.modules[..] {
+            [one] => input.symbols.own_tables(one),
+            _ => None,
+        };
+        let relocations = relocations.is_some_and(|own| own.relocations);
+        let base = Path::new(std::ffi::OsStr::from_bytes(&only)).file_name();
+        let made = base.map_or(Vec::new(), |base| base.as_bytes().to_vec());
+        let [module, made] = [only, made].map(|name| output::command_line(&[name]));
         let estimates = match (exact, infer) {
             (true, _) => "",
             (false, false) => "; its counts are estimates",
@@ -102,8 +129,17 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
                 "; its counts are inferred: estimates made consistent in each function"
             }
         };
-        say(format.name(), &out, estimates, |file| {
-            format.next(file, &module)
+        let of = match format.modules() {
+            Modules::One => format!(" of {module}"),
+            Modules::All => String::new(),
+        };
+        say(format.name(), &out, &(of + estimates), |file| {
+            format.next(&Next {
+                file,
+                module: &module,
+                made: &made,
+                relocations,
+            })
         });
     }
     Ok(ExitCode::SUCCESS)
@@ -205,19 +241,15 @@ fn modules(
         }
         return Ok(found);
     }
+    let own = Input::program_of(profile).filter(executed).map(|m| m.id);
     if format.modules() == Modules::All {
-        return Ok(profile
-            .modules
-            .iter()
-            .filter(is_file)
-            .map(|m| m.id)
-            .collect());
+        let all = profile.modules.iter().filter(is_file).map(|m| m.id);
+        // The program first: some readers take the first file for it.
+        let others = all.filter(|id| Some(*id) != own);
+        return Ok(own.into_iter().chain(others).collect());
     }
-    let command = profile.command.first().map_or(&b""[..], |name| name);
-    let base = |path: &[u8]| path.rsplit(|c| *c == b'/').next().unwrap_or(path).to_vec();
-    let is_program = |m: &&Module| base(&m.path) == base(command);
-    if let Some(module) = profile.modules.iter().filter(executed).find(is_program) {
-        return Ok(vec![module.id]);
+    if let Some(own) = own {
+        return Ok(vec![own]);
     }
     // Run by another name, as through a link or a #! line: the file that executed most.
     let mut most = program.functions.iter().map(|function| function.module);

@@ -10,7 +10,7 @@ use trommel_symbol::FunctionSymbol;
 use trommel_tuple::Place;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::leaders;
 
@@ -38,14 +38,32 @@ impl Format for Bolt {
         "fdata"
     }
 
-    fn next(&self, file: &str, module: &str) -> String {
-        format!(
-            "llvm-bolt {module} -o {module}.bolt --data={file} --reorder-blocks=ext-tsp --reorder-functions=hfsort --split-functions --split-all-cold"
-        )
+    fn next(&self, next: &Next<'_>) -> String {
+        let Next {
+            file, module, made, ..
+        } = next;
+        let blocks =
+            format!("llvm-bolt {module} -o {made}.bolt --data={file} --reorder-blocks=ext-tsp");
+        match next.relocations {
+            true => {
+                format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold")
+            }
+            false => format!(
+                "{blocks} (link with -Wl,--emit-relocs to have functions reordered and split, too)"
+            ),
+        }
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
+        // BOLT knows functions by the file's own table, not by one that stands elsewhere.
+        let own = input.symbols.own_tables(flow.module);
+        if own.is_some_and(|own| !own.symbols) {
+            return Err(ExportError::Stripped {
+                module: input.path(flow.module),
+                format: self.name(),
+            });
+        }
         let named = Named::new(input.symbols.function_symbols(flow.module));
         if named.functions.is_empty() {
             return Err(ExportError::Stripped {
@@ -144,10 +162,11 @@ impl Named {
 fn escaped(name: &[u8]) -> String {
     let mut out = String::new();
     for c in String::from_utf8_lossy(name).chars() {
+        let c = if c == '\n' { ' ' } else { c };
         if matches!(c, ' ' | '\\') {
             out.push('\\');
         }
-        out.push(if c == '\n' { ' ' } else { c });
+        out.push(c);
     }
     out
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::rc::Rc;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::lines::{Lines, by_function, instructions, name, one_line, unknown_file};
 
@@ -29,7 +29,8 @@ impl Format for Cachegrind {
         "cachegrind"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("cg_annotate {file}")
     }
 

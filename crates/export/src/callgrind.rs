@@ -13,7 +13,7 @@ use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place};
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::graph::{Graph, Inclusive, Node};
 use crate::input::Input;
 use crate::lines::{Lines, by_function, instructions, name, one_line, span_of, unknown_file};
@@ -39,7 +39,8 @@ impl Format for Callgrind {
         "callgrind"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("callgrind_annotate {file}")
     }
 
@@ -57,12 +58,14 @@ impl Format for Callgrind {
             functions.add(input, &part);
             parts.push(part);
         }
-        let graph = functions.graph(&parts);
+        let late = functions.late(&parts);
+        let graph = functions.graph(&parts, &late);
         let mut writer = Writer {
             out,
             names: Names::default(),
             inclusive: Inclusive::of(&graph),
             functions: &functions,
+            late,
             at: Position::default(),
         };
         writer.header(input, &parts)?;
@@ -139,12 +142,48 @@ impl<'p> Functions<'p> {
         let is = match transfer.way {
             Way::Call => true,
             Way::Back => false,
-            _ => from != to,
+            _ => from != to && !self.is_resolver(from),
         };
         is.then_some((from, to))
     }
 
-    fn graph(&self, parts: &[Part<'_>]) -> Graph {
+    /// Returns true of the loader's function that a stub reaches the first time, and which goes on to what the stub calls. As a caller
+    /// it would join all functions that are called late in one cycle.
+    fn is_resolver(&self, node: Node) -> bool {
+        self.all[node].name.starts_with("_dl_runtime_resolve")
+    }
+
+    /// Calls that went from a stub through the resolver: stub and function, where the names tell which.
+    fn late(&self, parts: &[Part<'_>]) -> BTreeMap<Node, (Node, Place)> {
+        let mut reached: BTreeMap<Node, (u64, Place)> = BTreeMap::new();
+        for transfer in parts.iter().flat_map(|part| &part.flow.transfers) {
+            let ends = (self.node(transfer.from), self.node(transfer.to));
+            let (Some(from), Some(to)) = ends else {
+                continue;
+            };
+            if self.is_resolver(from) && !matches!(transfer.way, Way::Call | Way::Back) {
+                let (count, _) = reached.entry(to).or_insert((0, transfer.to));
+                *count += transfer.count;
+            }
+        }
+        let mut stubs: HashMap<&str, Vec<Node>> = HashMap::new();
+        for (node, function) in self.all.iter().enumerate() {
+            if let Some(of) = function.name.strip_suffix("@plt") {
+                stubs.entry(of).or_default().push(node);
+            }
+        }
+        let mut late = BTreeMap::new();
+        for (to, (count, place)) in reached {
+            let of = stubs.get(&*self.all[to].name).map_or(&[][..], |of| of);
+            // Each stub comes this way once.
+            if of.len() as u64 == count {
+                late.extend(of.iter().map(|stub| (*stub, (to, place))));
+            }
+        }
+        late
+    }
+
+    fn graph(&self, parts: &[Part<'_>], late: &BTreeMap<Node, (Node, Place)>) -> Graph {
         let own = |f: &Function| f.straights.iter().map(|s| instructions_of(s) as f64).sum();
         let mut calls: BTreeMap<(Node, Node), u64> = BTreeMap::new();
         for part in parts {
@@ -155,6 +194,9 @@ impl<'p> Functions<'p> {
                     *sum = sum.saturating_add(transfer.count);
                 }
             }
+        }
+        for (&stub, &(to, _)) in late {
+            *calls.entry((stub, to)).or_default() += 1;
         }
         Graph {
             own: self.all.iter().map(own).collect(),
@@ -199,6 +241,7 @@ struct Writer<'w, 'p> {
     names: Names,
     inclusive: Inclusive,
     functions: &'w Functions<'p>,
+    late: BTreeMap<Node, (Node, Place)>,
     at: Position,
 }
 
@@ -270,6 +313,9 @@ impl Writer<'_, '_> {
                     for transfer in leaving.get(&at).into_iter().flatten() {
                         self.transfer(part, transfer, straight, line)?;
                     }
+                    if let Some((to, place)) = self.late.remove(&node) {
+                        self.called((node, to), 1, (at, line), place.vaddr().0)?;
+                    }
                 }
             }
         }
@@ -290,6 +336,30 @@ impl Writer<'_, '_> {
         Ok(line)
     }
 
+    /// Writes calls of one function by another.
+    fn called(
+        &mut self,
+        (from, callee): (Node, Node),
+        count: u64,
+        (at, line): (u64, u32),
+        to: u64,
+    ) -> io::Result<()> {
+        let cost = self.inclusive.of_calls(from, callee, count).round() as u64;
+        let callee = &self.functions.all[callee];
+        if callee.object != self.at.object {
+            let object = compressed(&mut self.names.objects, &callee.object);
+            writeln!(self.out, "cob={object}")?;
+        }
+        let file = compressed(&mut self.names.files, &callee.file);
+        let name = compressed(&mut self.names.functions, &unique(callee));
+        writeln!(self.out, "cfi={file}\ncfn={name}")?;
+        writeln!(
+            self.out,
+            "calls={count} {to:#x} {}\n{at:#x} {line} {cost}",
+            callee.line
+        )
+    }
+
     fn transfer(
         &mut self,
         part: &Part<'_>,
@@ -299,22 +369,8 @@ impl Writer<'_, '_> {
     ) -> io::Result<()> {
         let (at, to) = (transfer.from.vaddr().0, transfer.to.vaddr().0);
         let Transfer { count, way, .. } = *transfer;
-        if let Some((from, callee)) = self.functions.call(transfer) {
-            let cost = self.inclusive.of_calls(from, callee, count).round() as u64;
-            let callee = &self.functions.all[callee];
-            if callee.object != self.at.object {
-                let object = compressed(&mut self.names.objects, &callee.object);
-                writeln!(self.out, "cob={object}")?;
-            }
-            let file = compressed(&mut self.names.files, &callee.file);
-            let name = compressed(&mut self.names.functions, &unique(callee));
-            writeln!(self.out, "cfi={file}\ncfn={name}")?;
-            writeln!(
-                self.out,
-                "calls={count} {to:#x} {}\n{at:#x} {line} {cost}",
-                callee.line
-            )?;
-            return Ok(());
+        if let Some(call) = self.functions.call(transfer) {
+            return self.called(call, count, (at, line), to);
         }
         let target = part.lines.at(to).map_or(0, |(_, line)| line);
         match way {

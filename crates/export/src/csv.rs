@@ -8,7 +8,7 @@ use std::rc::Rc;
 use trommel_tuple::Place;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::lines::{Lines, name, span_of};
 
@@ -32,7 +32,8 @@ impl Format for Csv {
         "csv"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!(
             "duckdb -c \"select function, sum(instructions) from '{file}' where kind = 'block' group by all order by 2 desc\""
         )

@@ -7,7 +7,7 @@ use std::io::Write;
 use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::lines::one_line;
 use crate::view::ModuleFlow;
@@ -36,7 +36,8 @@ impl Format for Drcov {
         "drcov"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("# open {file} with the coverage viewer of your disassembler")
     }
 

@@ -14,6 +14,19 @@ pub enum Modules {
     All,
 }
 
+/// Parts of the command that reads a file next, each as a shell takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'a> {
+    /// The file that was written.
+    pub file: &'a str,
+    /// The program or library that it describes.
+    pub module: &'a str,
+    /// A name for what is made of it, in the present directory.
+    pub made: &'a str,
+    /// The module has relocations of its code.
+    pub relocations: bool,
+}
+
 /// A format that profiles are written in.
 pub trait Format: Sync {
     /// Its name on the command line.
@@ -32,8 +45,8 @@ pub trait Format: Sync {
     }
     /// The end of a file's name.
     fn extension(&self) -> &'static str;
-    /// The command that reads the file next; `module` is the program or library that it describes.
-    fn next(&self, file: &str, module: &str) -> String;
+    /// The command that reads the file next.
+    fn next(&self, next: &Next<'_>) -> String;
     /// Writes the profile.
     ///
     /// # Errors

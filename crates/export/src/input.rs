@@ -40,6 +40,13 @@ impl<'f> Input<'_, 'f> {
         Ok(())
     }
 
+    /// The module that the profile's command names, where it was executed by that name.
+    pub fn program_of(profile: &Profile) -> Option<&Module> {
+        let base = |path: &[u8]| path.rsplit(|c| *c == b'/').next().unwrap_or(path).to_vec();
+        let command = base(profile.command.first()?);
+        profile.modules.iter().find(|m| base(&m.path) == command)
+    }
+
     /// The module of this number.
     pub fn module(&self, id: ModuleId) -> Option<&Module> {
         self.profile.modules.iter().find(|module| module.id == id)
@@ -84,6 +91,14 @@ impl<'f> Input<'_, 'f> {
             return Ok((code, flow));
         }
         Ok((code, flow))
+    }
+
+    /// Files among the modules whose code cannot be had, and why: they are gone, or others.
+    pub fn gone(&self) -> Vec<(ModuleId, String)> {
+        let is_file = |id: &ModuleId| self.module(*id).is_some_and(|m| m.path.starts_with(b"/"));
+        let modules = self.modules.iter().copied().filter(is_file);
+        let gone = modules.filter_map(|id| self.symbols.code(id).err().map(|why| (id, why)));
+        gone.collect()
     }
 
     /// Those of the modules that have code, with it and what was executed of them: code in no file is left out.

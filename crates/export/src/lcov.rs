@@ -10,7 +10,7 @@ use std::rc::Rc;
 use trommel_symbol::demangle;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::lines::{ByLine, one_line};
 use crate::view::ModuleFlow;
@@ -39,7 +39,8 @@ impl Format for Lcov {
         "info"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("genhtml -o coverage {file}")
     }
 

@@ -48,7 +48,7 @@ mod refused;
 pub mod view;
 
 pub use error::ExportError;
-pub use format::{Format, Modules};
+pub use format::{Format, Modules, Next};
 pub use formats::{FORMATS, find};
 pub use input::Input;
 pub use paths::{CallPaths, PATH_FORMATS, PathFormat, find_paths};

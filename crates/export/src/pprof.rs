@@ -15,7 +15,7 @@ use trommel_symbol::Location;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::lines::{Lines, instructions, name, span_of};
 
@@ -39,7 +39,8 @@ impl Format for Pprof {
         "pb.gz"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("go tool pprof -top {file}")
     }
 

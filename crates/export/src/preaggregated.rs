@@ -8,7 +8,7 @@ use std::io::Write;
 use trommel_tuple::Place;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 use crate::leaders;
 
@@ -36,7 +36,8 @@ impl Format for Preaggregated {
         "preagg"
     }
 
-    fn next(&self, file: &str, module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let Next { file, module, .. } = next;
         format!("perf2bolt -pa -p {file} -o {file}.fdata {module}")
     }
 

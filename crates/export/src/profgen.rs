@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 
 /// The format.
@@ -33,12 +33,22 @@ impl Format for Profgen {
         "profgen"
     }
 
-    fn next(&self, file: &str, module: &str) -> String {
-        format!("llvm-profgen --unsymbolized-profile={file} --binary={module} --output=code.prof")
+    fn next(&self, next: &Next<'_>) -> String {
+        let Next {
+            file, module, made, ..
+        } = next;
+        format!("llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.prof")
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (_, flow) = input.only(self.name())?;
+        let own = input.symbols.own_tables(flow.module);
+        if own.is_some_and(|own| !own.symbols && !own.debug) {
+            return Err(ExportError::Stripped {
+                module: input.path(flow.module),
+                format: self.name(),
+            });
+        }
         let base = input.symbols.code_base(flow.module).unwrap_or(0);
         let offset = |at: u64| at.wrapping_sub(base);
         writeln!(out, "{}", flow.lines.len())?;

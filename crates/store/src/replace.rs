@@ -1,6 +1,7 @@
 //! Files that appear whole or not at all.
 //!
-//! The new file is made beside the old one. When it is complete the two change names, and the old
+//! The new file has no name while it is written, where the file system can do that: whoever is killed then leaves nothing. It is
+//! named beside the old one when it is complete. Then the two change names, and the old
 //! one becomes `NAME.old`: at no moment there is no file of the name. Renaming one over the other
 //! would make ext4 write the new one out at once, and take longer than a short program. Where names
 //! cannot be exchanged, the old file gets its second name first and the new one is renamed over it. A symbolic
@@ -12,6 +13,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -58,9 +60,19 @@ pub(crate) fn replace(
         });
     };
     let temporary = target.temporary();
-    let mut file =
-        create(&temporary, readers).map_err(|source| target.cannot_create(path, &source))?;
+    let (mut file, is_named) = match nameless(&temporary, readers) {
+        Some(file) => (file, false),
+        None => {
+            let file = create(&temporary, readers);
+            let file = file.map_err(|source| target.cannot_create(path, &source))?;
+            (file, true)
+        }
+    };
     let finished = write(&mut file)
+        .and_then(|()| match is_named {
+            true => Ok(()),
+            false => name(&file, &temporary),
+        })
         .and_then(|()| file.metadata())
         .and_then(|metadata| Ok((metadata.len(), target.install(&temporary)?)));
     match finished {
@@ -81,11 +93,50 @@ pub(crate) enum Readers {
     Owner,
 }
 
-fn create(temporary: &Path, readers: Readers) -> io::Result<File> {
-    let mode = match readers {
-        Readers::AsUsual => 0o666,
-        Readers::Owner => 0o600,
+impl Readers {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::AsUsual => 0o666,
+            Self::Owner => 0o600,
+        }
+    }
+}
+
+/// A file without a name in the directory of another; `None` where there can be none.
+fn nameless(beside: &Path, readers: Readers) -> Option<File> {
+    // The way to name it later.
+    if !Path::new("/proc/self/fd").is_dir() {
+        return None;
+    }
+    let dir = match beside.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
     };
+    let mut options = OpenOptions::new();
+    let options = options.write(true).mode(readers.mode());
+    options.custom_flags(nix::libc::O_TMPFILE).open(dir).ok()
+}
+
+/// Gives a file without a name this one.
+fn name(file: &File, name: &Path) -> io::Result<()> {
+    let link = || {
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let follow = nix::fcntl::AtFlags::AT_SYMLINK_FOLLOW;
+        let here = nix::fcntl::AT_FDCWD;
+        nix::unistd::linkat(here, &*from, here, name, follow).map_err(io::Error::from)
+    };
+    match link() {
+        // Left by a process of the same number that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(name)?;
+            link()
+        }
+        other => other,
+    }
+}
+
+fn create(temporary: &Path, readers: Readers) -> io::Result<File> {
+    let mode = readers.mode();
     let open = || {
         OpenOptions::new()
             .write(true)
@@ -216,6 +267,31 @@ mod tests {
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("temp dir");
         path
+    }
+
+    #[test]
+    fn while_it_is_written_a_file_has_no_name() {
+        let dir = directory("nameless");
+        let path = dir.join("trommel.data");
+        let supported = nameless(&path, Readers::AsUsual).is_some();
+        let names = || fs::read_dir(&dir).expect("a directory").count();
+        let written = |file: &mut File| {
+            assert!(!supported || names() == 0);
+            file.write_all(b"whole")
+        };
+        for _ in 0..2 {
+            let _ = fs::remove_file(&path);
+            replace(&path, Readers::AsUsual, written).expect("written");
+            assert_eq!(fs::read(&path).expect("there"), b"whole");
+            assert_eq!(names(), 1);
+            // Another process of this number was killed between the two names.
+            let target = Target { path: path.clone() };
+            fs::remove_file(&path).expect("gone");
+            fs::write(target.temporary(), "left").expect("written");
+            replace(&path, Readers::AsUsual, |file| file.write_all(b"whole")).expect("written");
+            assert_eq!(names(), 1);
+        }
+        fs::remove_dir_all(dir).expect("removed");
     }
 
     #[test]

@@ -77,5 +77,5 @@ pub use readable::{fit, readable};
 pub use separate::DebugPlaces;
 pub use sources::{LineOffset, SourceFrame, Sources};
 pub use spans::{Span, Spans, part_of};
-pub use symbols::{Frame, Function, Location, SourceRow, Symbols};
+pub use symbols::{Frame, Function, Location, OwnTables, SourceRow, Symbols};
 pub use vdso::{build_id_of, own_vdso};

@@ -72,6 +72,17 @@ pub struct SourceRow {
     pub line: u32,
 }
 
+/// Tables that tools look for in the file that they are given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnTables {
+    /// Function symbols (`.symtab`).
+    pub symbols: bool,
+    /// Debug information (`.debug_info`).
+    pub debug: bool,
+    /// Relocations of code, which `--emit-relocs` keeps.
+    pub relocations: bool,
+}
+
 /// The symbols of the modules of a profile.
 pub struct Symbols<'a> {
     files: &'a Files,
@@ -212,6 +223,19 @@ impl<'a> Symbols<'a> {
             (true, Some(other)) => function_symbols(other),
             _ => found,
         }
+    }
+
+    /// Tables in a module's own file, without those of separate debug files; `None` where the file cannot be read.
+    pub fn own_tables(&self, module: ModuleId) -> Option<OwnTables> {
+        let source = self.modules.get(usize::from(module.0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let file = Some(&opened.file).filter(|_| opened.in_place)?;
+        let relocations = |(name, _): (&[u8], _)| name.starts_with(b".rela.text");
+        Some(OwnTables {
+            symbols: !function_symbols(file).is_empty(),
+            debug: file.section(".debug_info").is_some(),
+            relocations: file.sections().any(relocations),
+        })
     }
 
     /// The source lines of the instructions in a range of a module, in the order of their addresses.

@@ -10,6 +10,7 @@ use trommel_conformance::recorded::Recorded;
 
 pub(super) const ALL: &[(&str, Test)] = &[
     ("refusals: each is one line and leaves no file", refusals),
+    ("refusals: a program that is gone is not left out", gone),
     ("refusals: estimates need a word", estimates),
     (
         "names: the next command is shown, and --list names each format",
@@ -45,6 +46,20 @@ pub(super) fn refused(recorded: &Recorded, options: &[&str], wanted: &str) -> Re
 
 fn built() -> Result<Recorded, String> {
     Recorded::new("gcc", &["-O2", "-g"])
+}
+
+/// The program is gone: its part of the sums would be missing.
+fn gone() -> Result<(), String> {
+    let recorded = built()?;
+    fs::remove_file(&recorded.program).map_err(|e| e.to_string())?;
+    for format in ["callgrind", "cachegrind", "csv", "drcov", "pprof", "bolt"] {
+        refused(
+            &recorded,
+            &["--format", format],
+            "put that back, or record again",
+        )?;
+    }
+    Ok(())
 }
 
 fn refusals() -> Result<(), String> {

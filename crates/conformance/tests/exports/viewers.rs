@@ -13,6 +13,10 @@ use trommel_conformance::recorded::{Recorded, source};
 
 pub(super) const ALL: &[(&str, Test)] = &[
     ("callgrind: self instructions equal valgrind's", callgrind),
+    (
+        "callgrind: what is called late belongs to its caller",
+        late_calls,
+    ),
     ("cachegrind: the sum is callgrind's", cachegrind),
     ("pprof: go tool pprof has the sum", pprof),
     ("lcov: executed lines equal gcov's", lcov),
@@ -74,6 +78,35 @@ fn callgrind() -> Result<(), String> {
     match total == sum {
         true => Ok(()),
         false => Err(format!("the total is {total}, the sum of blocks {sum}")),
+    }
+}
+
+/// Instructions of a function with what it called, as `callgrind_annotate` prints them.
+fn inclusive(file: &Path, name: &str) -> Result<u64, String> {
+    let mut command = Command::new("callgrind_annotate");
+    let options = ["--threshold=100", "--auto=no", "--inclusive=yes"];
+    let printed = output(command.args(options).arg(file))?;
+    let of = format!("export_calls.c:{name}");
+    let is = |line: &&str| line.split_whitespace().any(|word| word == of);
+    let line = printed.lines().find(is).ok_or_else(|| printed.clone())?;
+    let first = line.split_whitespace().next().unwrap_or_default();
+    first.replace(',', "").parse().map_err(|_| line.to_owned())
+}
+
+/// A program whose calls of libraries are resolved when they are first made: all of these go through one function of the loader.
+fn late_calls() -> Result<(), String> {
+    required("valgrind")?;
+    let recorded = Recorded::new("gcc", &["-O2", "-g", "-Wl,-z,lazy"])?;
+    let theirs = recorded.scratch.path("valgrind.out");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["-q", "--tool=callgrind"]);
+    valgrind.arg(format!("--callgrind-out-file={}", text(&theirs)));
+    output(valgrind.arg(&recorded.program))?;
+    let ours = inclusive(&recorded.export("callgrind", &[])?, "main")?;
+    let theirs = inclusive(&theirs, "main")?;
+    match ours.abs_diff(theirs) * 50 < theirs {
+        true => Ok(()),
+        false => Err(format!("main with all: {ours} here, {theirs} by valgrind")),
     }
 }
 

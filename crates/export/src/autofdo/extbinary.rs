@@ -10,7 +10,7 @@ use std::io::Write;
 use super::text::ordered;
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 
 /// The format.
@@ -50,7 +50,8 @@ impl Format for Extbinary {
         "extbinary"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("clang -O2 -g -fprofile-sample-use={file} …")
     }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use super::text::ordered;
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 
 /// The format.
@@ -44,7 +44,8 @@ impl Format for Gcov {
         "afdo"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("gcc -O2 -g -fauto-profile={file} …")
     }
 

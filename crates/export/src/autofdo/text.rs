@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
-use crate::format::{Format, Modules};
+use crate::format::{Format, Modules, Next};
 use crate::input::Input;
 
 /// The format.
@@ -32,7 +32,8 @@ impl Format for Text {
         "prof"
     }
 
-    fn next(&self, file: &str, _module: &str) -> String {
+    fn next(&self, next: &Next<'_>) -> String {
+        let file = next.file;
         format!("clang -O2 -g -fprofile-sample-use={file} …")
     }
 
@@ -41,6 +42,12 @@ impl Format for Text {
         write(&functions, out)?;
         Ok(())
     }
+}
+
+/// A name in which nothing ends a line: the format has no escape.
+fn on_a_line(name: &[u8]) -> Vec<u8> {
+    let on = |byte: &u8| if byte.is_ascii_control() { b'?' } else { *byte };
+    name.iter().map(on).collect()
 }
 
 /// Functions with most samples come first.
@@ -52,7 +59,7 @@ pub(super) fn ordered(functions: &Functions) -> Vec<(&[u8], &Samples)> {
 
 fn write(functions: &Functions, out: &mut dyn Write) -> io::Result<()> {
     for (name, samples) in ordered(functions) {
-        out.write_all(name)?;
+        out.write_all(&on_a_line(name))?;
         writeln!(out, ":{}:{}", samples.total, samples.head)?;
         body(samples, 1, out)?;
     }
@@ -71,7 +78,7 @@ fn body(samples: &Samples, indent: usize, out: &mut dyn Write) -> io::Result<()>
     }
     for ((at, name), inlined) in &samples.inlined {
         write!(out, "{:indent$}{}: ", "", place(*at))?;
-        out.write_all(name)?;
+        out.write_all(&on_a_line(name))?;
         writeln!(out, ":{}", inlined.total)?;
         body(inlined, indent + 1, out)?;
     }

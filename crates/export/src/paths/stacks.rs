@@ -12,6 +12,7 @@ use trommel_tuple::{ModuleId, Place};
 
 use super::{CallPaths, Names, PathFormat};
 use crate::error::ExportError;
+use crate::input::Input;
 use crate::pprof::{Builder, Line};
 
 /// The format.
@@ -44,6 +45,10 @@ fn write(
         mappings: HashMap::new(),
         known: HashMap::new(),
     };
+    // Readers take the first mapping for the program.
+    if let Some(program) = Input::program_of(paths.profile) {
+        places.mapping(&mut builder, paths, program.id);
+    }
     let mut locations: Vec<u64> = Vec::with_capacity(tree.nodes().len());
     for node in tree.nodes() {
         locations.push(places.location(&mut builder, paths, symbols, node.frame.at));
@@ -78,6 +83,16 @@ struct Places {
 }
 
 impl Places {
+    fn mapping(&mut self, builder: &mut Builder, paths: &CallPaths<'_>, id: ModuleId) -> u64 {
+        let module = paths.profile.modules.iter().find(|m| m.id == id);
+        let next = self.mappings.len() as u64 + 1;
+        let mapping = *self.mappings.entry(id).or_insert(next);
+        if mapping == next {
+            builder.mapping(module, &paths.module(id), mapping);
+        }
+        mapping
+    }
+
     fn location(
         &mut self,
         builder: &mut Builder,
@@ -89,11 +104,7 @@ impl Places {
             return *known;
         }
         let module = paths.profile.modules.iter().find(|m| m.id == at.module());
-        let next = self.mappings.len() as u64 + 1;
-        let mapping = *self.mappings.entry(at.module()).or_insert(next);
-        if mapping == next {
-            builder.mapping(module, &paths.module(at.module()), mapping);
-        }
+        let mapping = self.mapping(builder, paths, at.module());
         let basis = paths.tree.basis;
         let frames = self.names.frames(symbols, at, basis);
         let found = symbols.locate(at);
