@@ -13,7 +13,7 @@ Examples:
   trommel export --list                           the formats
   trommel export --format callgrind               trommel.data for KCachegrind
   trommel export --format bolt -o app.fdata       the program's branches for llvm-bolt
-  trommel export --format profgen --module libc.so.6 other.data
+  trommel export --format csv --module libc.so.6 other.data
   trommel export --format firefox contexts.data   call paths for profiler.firefox.com
 
 Most formats need branches and calls: trommel record -e edge,call -- PROGRAM. Those of call paths need `-e stack` or

@@ -86,8 +86,8 @@ fn inclusive(file: &Path, name: &str) -> Result<u64, String> {
     let mut command = Command::new("callgrind_annotate");
     let options = ["--threshold=100", "--auto=no", "--inclusive=yes"];
     let printed = output(command.args(options).arg(file))?;
-    let of = format!("export_calls.c:{name}");
-    let is = |line: &&str| line.split_whitespace().any(|word| word == of);
+    let of = format!("/export_calls.c:{name}");
+    let is = |line: &&str| line.split_whitespace().any(|word| word.ends_with(&of));
     let line = printed.lines().find(is).ok_or_else(|| printed.clone())?;
     let first = line.split_whitespace().next().unwrap_or_default();
     first.replace(',', "").parse().map_err(|_| line.to_owned())
