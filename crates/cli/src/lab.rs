@@ -246,7 +246,7 @@ mod tests {
             .expect_err("its own programs")
             .to_string();
         assert!(
-            error.contains("multihash-12") && !error.contains("stratified-4,"),
+            error.contains("`values-table2a`") && !error.contains("stratified-4"),
             "{error}"
         );
         let all = of_programs(EXPERIMENTS.iter().collect(), true).expect("those that can");

@@ -348,7 +348,8 @@ fn paid() -> Result<(), String> {
     for budget in [5.0, 10.0] {
         let text = budget.to_string();
         let asked = ["--budget", &text];
-        let report = record(BOTH, &asked, "", &program, &["100000000", "1"])?;
+        // Long enough for what the command takes to begin.
+        let report = record(BOTH, &asked, "", &program, &["600000000", "1"])?;
         let windows = &report["windows"];
         let paid = real(windows, "paid_percent");
         let beginning = 100.0 * BEGINNING_NS / real(windows, "cpu_ns");
