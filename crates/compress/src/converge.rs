@@ -80,6 +80,16 @@ struct List {
 }
 
 impl List {
+    const FREE: Self = Self {
+        slots: [Slot {
+            value: 0,
+            count: 0,
+            before: 0,
+        }; SLOTS],
+        messages: 0,
+        before: 0,
+    };
+
     /// Counts a message. A value without a slot takes the first free one, else the first of the least, whose count it inherits.
     fn add(&mut self, value: u64) {
         self.messages += 1;
@@ -161,24 +171,8 @@ impl Known {
     const FREE: Self = Self {
         key: None,
         last: 0,
-        list: List {
-            slots: [Slot {
-                value: 0,
-                count: 0,
-                before: 0,
-            }; SLOTS],
-            messages: 0,
-            before: 0,
-        },
-        look: List {
-            slots: [Slot {
-                value: 0,
-                count: 0,
-                before: 0,
-            }; SLOTS],
-            messages: 0,
-            before: 0,
-        },
+        list: List::FREE,
+        look: List::FREE,
         looked: 0,
         rests: 0,
         changed: false,

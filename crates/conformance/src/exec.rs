@@ -386,6 +386,20 @@ pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(
     }
 }
 
+/// Returns what `report --json` says of a profile, without what is read of debug information.
+///
+/// # Errors
+/// How it has ended otherwise.
+///
+/// # Panics
+/// Without a command to test.
+pub fn reported(data: &Path) -> Result<serde_json::Value, String> {
+    let mut command = Command::new(trommel());
+    let words = ["report", "--json", "--no-debug-info"];
+    let text = output(command.args(words).arg(data))?;
+    serde_json::from_str(&text).map_err(|e| e.to_string())
+}
+
 /// Returns the message of `record` where the kernel refuses perf events, without which there are no windows.
 ///
 /// # Panics

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, need_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, need_windows, output, record_alike, reported, trommel};
 use trommel_conformance::program;
 
 fn main() {
@@ -56,19 +56,8 @@ fn built(name: &str) -> Result<PathBuf, String> {
 fn record(options: &[&str], program: &Path, argument: &str) -> Result<Value, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
-    let native = output(Command::new(program).arg(argument))?;
-    let mut command = Command::new(bin());
-    command.arg("record").args(options).arg("-o").arg(&data);
-    let seen = output(command.arg("--").arg(program).arg(argument))?;
-    if native != seen {
-        return Err(format!("{seen:?} in place of {native:?}"));
-    }
-    let report = output(
-        Command::new(bin())
-            .args(["report", "--json", "--no-debug-info"])
-            .arg(&data),
-    )?;
-    serde_json::from_str(&report).map_err(|e| e.to_string())
+    record_alike(options, &[&program.to_string_lossy(), argument], &data)?;
+    reported(&data)
 }
 
 /// Records as [`record`] does a program that is given more to do, `turns` at first, until as many windows as asked for were counted: how
@@ -302,12 +291,7 @@ fn timers() -> Result<(), String> {
     let mut check = || -> Result<(), String> {
         for _ in 0..5 {
             output(record().args(["--duration", "0.4"]))?;
-            let report = output(
-                Command::new(bin())
-                    .args(["report", "--json", "--no-debug-info"])
-                    .arg(&data),
-            )?;
-            let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
+            let report = reported(&data)?;
             let windows = &report["windows"];
             let pacing = windows["pacing"].as_str().unwrap_or("");
             // Half of what that much CPU time has at 200 a second: others may be using the processors.
@@ -412,12 +396,7 @@ fn executes() -> Result<(), String> {
         if (native.status, &native.stdout) != (seen.status, &seen.stdout) {
             return Err(format!("{script}: {seen:?} in place of {native:?}"));
         }
-        let report = output(
-            Command::new(bin())
-                .args(["report", "--json", "--no-debug-info"])
-                .arg(&data),
-        )?;
-        let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
+        let report = reported(&data)?;
         let named = |name: &str| {
             let all = list(&report, "processes").iter();
             let found = all.filter(|p| p["command"][0].as_str().is_some_and(|c| c.ends_with(name)));
