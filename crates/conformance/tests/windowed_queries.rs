@@ -429,7 +429,7 @@ fn refused() -> Result<(), String> {
 
 fn with(stress: &str) -> Result<(), String> {
     let options = ["--rate", "4000", "--window", "300"];
-    let report = record(BOTH, &options, stress, &built()?, &["1000000", "3"])?;
+    let report = record(BOTH, &options, stress, &built()?, &["20000000", "3"])?;
     match real(&report["windows"], "whole") >= 20.0 {
         true => Ok(()),
         false => Err(format!("{}", report["windows"])),
