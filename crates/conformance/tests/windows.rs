@@ -247,8 +247,8 @@ fn record(
 
 /// Turns in one run that is recorded. A window begins each millisecond of user time: these are some 100 windows, six times [`ENOUGH`].
 const TURNS: u64 = 4_000_000;
-/// The same, where each causes a fault: some 130 windows.
-const FAULTS: u64 = 400_000;
+/// The same, where each causes a fault: some 40 windows.
+const FAULTS: u64 = 120_000;
 /// Windows that a run has at least.
 const ENOUGH: usize = 16;
 

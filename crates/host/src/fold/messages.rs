@@ -45,6 +45,8 @@ pub(super) struct Messages {
     start: Vec<u16>,
     /// Kinds that are counted in each counter, as far as paths were looked at.
     kinds: Vec<Bits>,
+    /// Kinds that may be counted in every counter.
+    anywhere: Bits,
     /// Paths that were looked at for that.
     pub(super) looked_at: usize,
 }
@@ -63,6 +65,7 @@ impl Messages {
             sent: PerKind::default(),
             hash: strata.hash(seeds),
             kinds: vec![0; start.len()],
+            anywhere: 0,
             start,
             looked_at: 0,
         }
@@ -138,9 +141,7 @@ impl Messages {
 
     /// Events of a kind may be counted in any counter.
     pub(super) fn may_count_anywhere(&mut self, kind: Kind) {
-        for bits in &mut self.kinds {
-            *bits |= 1 << kind as u8;
-        }
+        self.anywhere |= 1 << kind as u8;
     }
 
     /// Returns the events that a thread's counters have seen beyond its messages, per kind; `seen` is what messages
@@ -150,7 +151,7 @@ impl Messages {
         // By the kinds in a counter: events in all such counters.
         let mut mixed: BTreeMap<Bits, i64> = BTreeMap::new();
         for ((&start, &left), &bits) in self.start.iter().zip(left).zip(&self.kinds) {
-            *mixed.entry(bits).or_default() += i64::from(start) - i64::from(left);
+            *mixed.entry(bits | self.anywhere).or_default() += i64::from(start) - i64::from(left);
         }
         for (bits, events) in mixed {
             let of = |k: &usize| bits >> k & 1 != 0;
@@ -198,6 +199,12 @@ mod tests {
         let held = messages.held(&[7, 8, 2, 10], &seen);
         assert_eq!(held[Kind::Edge as usize], 3 + 6);
         assert_eq!(held[Kind::Call as usize], 2 + 2);
+        assert_eq!(held.iter().sum::<i64>(), 13);
+        // Values may be in each of the four counters, and had as many messages as the others together.
+        messages.may_count_anywhere(Kind::Value);
+        seen[Kind::Value as usize] = 40;
+        let held = messages.held(&[7, 8, 2, 10], &seen);
+        assert_eq!(held[Kind::Value as usize], 2 + 2 + 4);
         assert_eq!(held.iter().sum::<i64>(), 13);
     }
 }
