@@ -4,6 +4,7 @@
 //! * `callgrind …`: deterministic programs: instructions and calls of each function of the main executable, and inclusive ones where all
 //!   that it calls is there too.
 //! * `functions …`: the sum of all contexts against what functions come to by branches and calls.
+//! * `in turn`: calls by one instruction of many functions stay in generated code.
 //! * `behaves …`: programs do what they do natively.
 //! * `refused …`: what contexts do not go with is said in words.
 
@@ -15,14 +16,14 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Job, Scratch, output, required, trommel};
+use trommel_conformance::exec::{Job, Scratch, children_cpu, output, required, trommel};
 use trommel_conformance::{callgrind, program, settled};
 
 /// Ways to `leaf`, and calls.
 type Ways = &'static [(&'static str, u64)];
 
 /// Programs with a known tree.
-const KNOWN: [(&str, Ways); 6] = [
+const KNOWN: [(&str, Ways); 8] = [
     ("contexts_forms@-O2-fno-inline-pthread", &FORMS),
     ("contexts_forms@-O0-pthread", &FORMS),
     ("contexts_forms@-O2-fno-inline-pthread-no-pie", &FORMS),
@@ -32,6 +33,8 @@ const KNOWN: [(&str, Ways); 6] = [
         "contexts_exceptions@-O2-fno-inline-fno-reorder-blocks-and-partition",
         &EXCEPTIONS,
     ),
+    ("contexts_many@-O2-fno-inline-pthread", &MANY),
+    ("contexts_many@-O0-pthread", &MANY),
 ];
 
 /// Stress options that they are under.
@@ -75,6 +78,40 @@ const EXCEPTIONS: [(&str, u64); 5] = [
     ("catches/again/leaf", 4),
     ("catches/leaf", 8),
     ("leaf", 1),
+];
+
+/// Ways to `leaf` in `contexts_many`.
+const MANY: [(&str, u64); 30] = [
+    ("clone3/clone3/start_thread/worker/rotates/f0/leaf", 10),
+    ("clone3/clone3/start_thread/worker/rotates/f1/leaf", 10),
+    ("clone3/clone3/start_thread/worker/rotates/f2/leaf", 10),
+    ("clone3/clone3/start_thread/worker/rotates/f3/leaf", 10),
+    ("clone3/clone3/start_thread/worker/rotates/f4/leaf", 10),
+    ("clone3/clone3/start_thread/worker/rotates/f5/leaf", 10),
+    ("hops/hop/f0/leaf", 9),
+    ("hops/hop/f1/leaf", 9),
+    ("hops/hop/f2/leaf", 9),
+    ("hops/hop/f3/leaf", 9),
+    ("hops/hop/f4/leaf", 9),
+    ("hops/hop/f5/leaf", 9),
+    ("in_child/rotates/f0/leaf", 2),
+    ("in_child/rotates/f1/leaf", 2),
+    ("in_child/rotates/f2/leaf", 2),
+    ("in_child/rotates/f3/leaf", 2),
+    ("in_child/rotates/f4/leaf", 2),
+    ("in_child/rotates/f5/leaf", 2),
+    ("rotates/f0/leaf", 11),
+    ("rotates/f1/leaf", 11),
+    ("rotates/f2/leaf", 11),
+    ("rotates/f3/leaf", 11),
+    ("rotates/f4/leaf", 11),
+    ("rotates/f5/leaf", 11),
+    ("straight/f0/leaf", 6),
+    ("straight/f1/leaf", 6),
+    ("straight/f2/leaf", 6),
+    ("straight/f3/leaf", 6),
+    ("straight/f4/leaf", 6),
+    ("straight/f5/leaf", 6),
 ];
 
 /// Programs that must do the same as natively.
@@ -129,6 +166,7 @@ fn main() {
         );
     }
     trial("shown".into(), Box::new(shown));
+    trial("in turn".into(), Box::new(in_turn));
     for name in BEHAVES {
         trial(format!("behaves {name}"), Box::new(move || behaves(name)));
     }
@@ -440,6 +478,26 @@ fn shown() -> Result<(), String> {
     match met.iter().any(|path| path.ends_with("/kind/mix")) {
         true => Ok(()),
         false => Err(tree),
+    }
+}
+
+/// Calls of six functions in turn take no more than a few times what calls of one take. If each crossed over to the runtime they would
+/// take ten times as much and more.
+fn in_turn() -> Result<(), String> {
+    let program = program::named("contexts_many@-O2-fno-inline-pthread")?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let seconds = |more: &[&str]| {
+        let before = children_cpu().map_err(|e| e.to_string())?;
+        let mut record = Command::new(trommel());
+        record.args(["record", "--quiet", "-e", "context", "-o"]);
+        record.arg(scratch.path("data")).arg("--").arg(&program);
+        output(record.arg("6000000").args(more))?;
+        Ok::<f64, String>(children_cpu().map_err(|e| e.to_string())? - before)
+    };
+    let (one, six) = (seconds(&["same"])?, seconds(&[])?);
+    match six < 4.0 * one {
+        true => Ok(()),
+        false => Err(format!("{one:.3} s and {six:.3} s")),
     }
 }
 

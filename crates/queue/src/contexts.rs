@@ -44,7 +44,9 @@ pub struct Node {
     pub calls: AtomicU64,
     /// Instructions, without those of calls.
     pub instructions: AtomicU64,
-    pad: [AtomicU64; 2],
+    /// Keys of its changes in the runtime's table of links begin with this.
+    pub key: AtomicU64,
+    pad: AtomicU64,
     /// Nodes that calls led to lately.
     pub links: [Link; LINKS],
 }

@@ -186,6 +186,10 @@ pub struct Context {
     pub left: [[u32; queries::ENTRIES]; queries::LOADS],
     /// Address of the last [`crate::observe::contexts::Frame`].
     pub frame: u64,
+    /// Address of the thread's [`crate::observe::links::Links`].
+    pub links: u64,
+    /// Address of the entry that is looked at.
+    pub link: u64,
     /// Target of an indirect branch that may change the calling context.
     pub followed: u64,
     /// Not 0 if something was seen before an instruction, and is to be seen after it: by place of the query program.

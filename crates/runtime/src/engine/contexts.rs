@@ -14,6 +14,7 @@ use crate::cache::{Cache, Fragment, Step};
 use crate::channel::deliver::HostGone;
 use crate::engine::state::{Runtime, Thread};
 use crate::observe::contexts::{Arrival, Change, Crossing, FRAMES_BYTES, Follow, Now, Sort};
+use crate::observe::links::{LINKS_BYTES, Links};
 
 impl Thread {
     fn now(&self, context: &Context) -> Now {
@@ -34,38 +35,54 @@ impl Thread {
         page.node.store(0, Relaxed);
         page.instructions.store(0, Relaxed);
         let before = self.following.follow.take();
-        let Some(contexts) = &runtime.translator.ways.contexts else {
-            return;
-        };
-        let Some(counter_array) = self.counter_array else {
-            return;
+        let (Some(contexts), Some(counter_array)) =
+            (&runtime.translator.ways.contexts, self.counter_array)
+        else {
+            return self.keep_links(before);
         };
         let number = counter_array.0 as usize;
         let tree =
             self.process.queue.mapped().base() + (CONTEXTS_OFFSET + number * TREE_BYTES) as u64;
         let context = self.context();
         let inherited = core::mem::take(&mut self.following.inherited);
-        let (follow, now) = match before.filter(|_| !inherited.is_empty()) {
-            Some(mut follow) => {
+        let (follow, now) = match before {
+            Some(mut follow) if !inherited.is_empty() => {
                 let now = follow.go_on(&inherited, tree, self.writer.page, context.frame);
                 (follow, now)
             }
-            None => {
-                if self.following.frames == 0 {
-                    match sys::anonymous(FRAMES_BYTES) {
-                        Ok(at) => self.following.frames = at,
-                        Err(_) => return runtime.stop_counting(),
-                    }
-                }
-                let (frames, sp) = (self.following.frames, context.regs[4]);
+            before => {
+                self.keep_links(before);
+                let Some(links) = self.take_links() else {
+                    return runtime.stop_counting();
+                };
+                let memory = (self.following.frames, links);
+                context.links = memory.1.address();
+                let sp = context.regs[4];
                 // SAFETY: the tree of the thread's own counter array, which the host has zeroed, and memory that is the thread's.
                 let (follow, now) =
-                    unsafe { Follow::begin(tree, frames, self.writer.page, contexts.depth, sp) };
+                    unsafe { Follow::begin(tree, memory, self.writer.page, contexts.depth, sp) };
                 (Box::new(follow), now)
             }
         };
         self.set_now(context, now);
         self.following.follow = Some(follow);
+    }
+
+    /// Keeps the table of links for the next thread of the area.
+    fn keep_links(&mut self, before: Option<Box<Follow>>) {
+        if let Some(before) = before {
+            self.following.links = Some(before.into_links());
+        }
+    }
+
+    /// An empty table of links, and memory of frames; `None` without memory.
+    fn take_links(&mut self) -> Option<Links> {
+        let following = &mut self.following;
+        following.links.take().or_else(|| {
+            following.frames = sys::anonymous(FRAMES_BYTES + LINKS_BYTES).ok()?;
+            // SAFETY: fresh memory of the thread's area, after that of frames.
+            Some(unsafe { Links::new(following.frames + FRAMES_BYTES as u64) })
+        })
     }
 
     /// The thread executes no more code that counts.

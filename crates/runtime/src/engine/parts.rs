@@ -11,6 +11,7 @@ use crate::engine::interrupted::Interrupted;
 use crate::engine::signals::Actions;
 use crate::memory::mapping::Reached;
 use crate::observe::contexts::Follow;
+use crate::observe::links::Links;
 
 /// A thread's contexts.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub struct Following {
     pub follow: Option<Box<Follow>>,
     /// Memory of its frames, which stays for the next thread of the area.
     pub frames: u64,
+    /// Its table of links, while no thread uses it.
+    pub links: Option<Links>,
     /// The description of the tree that a forked child goes on from.
     pub inherited: Vec<[u64; 4]>,
 }

@@ -38,6 +38,7 @@ use trommel_queue::contexts::{
     DESCRIBED_OFFSET, Described, LINKS, NO_PARENT, NODES, Node, TAIL, TREE_HEADER, Tree,
 };
 
+use super::links::{self, Links};
 use crate::base::address::{AppPc, Range};
 use crate::memory::functions::Functions;
 
@@ -65,6 +66,13 @@ pub enum Sort {
     Tail,
     /// A jump to an address known only when it runs.
     TailIndirect,
+}
+
+impl Sort {
+    /// Returns whether it is a call or jump to an address known only when it runs.
+    pub fn has_many_targets(self) -> bool {
+        matches!(self, Self::CallIndirect | Self::TailIndirect)
+    }
 }
 
 /// A place in code where the context changes. It stays: code that leads to it may be executed at any time.
@@ -184,6 +192,7 @@ impl Arrival {
 pub struct Follow {
     tree: u64,
     frames: u64,
+    links: Links,
     depth: u32,
     used: u32,
     /// Children by parent, call and function.
@@ -209,10 +218,17 @@ impl Follow {
     ///
     /// # Safety
     /// Both memories must be the thread's alone, and stay.
-    pub unsafe fn begin(tree: u64, frames: u64, page: u32, depth: u32, sp: u64) -> (Self, Now) {
+    pub unsafe fn begin(
+        tree: u64,
+        (frames, links): (u64, Links),
+        page: u32,
+        depth: u32,
+        sp: u64,
+    ) -> (Self, Now) {
         let mut follow = Self {
             tree,
             frames,
+            links,
             depth,
             used: 0,
             children: BTreeMap::new(),
@@ -239,6 +255,12 @@ impl Follow {
         );
         follow.node(root).calls.store(1, Relaxed);
         (follow, now)
+    }
+
+    /// Ends; what was remembered is gone, and its memory free for another tree.
+    pub fn into_links(mut self) -> Links {
+        self.links.clear();
+        self.links
     }
 
     fn head(&self) -> &'static Tree {
@@ -291,6 +313,7 @@ impl Follow {
         described.call.store(call, Relaxed);
         described.parent.store(parent, Relaxed);
         described.flags.store(flags, Relaxed);
+        self.node(number).key.store(links::key(number), Relaxed);
         self.used += 1;
         self.head().used.store(self.used, Release);
         Some(number)
@@ -348,9 +371,19 @@ impl Follow {
     }
 
     /// Remembers where a change led to from a node.
-    fn remember(&self, from: u32, change: &Change, target: AppPc, node: u32) {
+    fn remember(&mut self, from: u32, change: &Change, target: AppPc, node: u32) {
+        if change.sort == Sort::Return {
+            return;
+        }
+        let node = self.address(node);
+        let of_many = match change.sort.has_many_targets() {
+            true => target,
+            false => AppPc(0),
+        };
+        let key = links::key(from) + u64::from(change.number);
+        self.links.put(key, of_many, node);
         let link = &self.node(from).links[change.link()];
-        link.node.store(self.address(node), Relaxed);
+        link.node.store(node, Relaxed);
         link.target.store(target.0.wrapping_neg(), Relaxed);
         link.site
             .store(u64::from(change.number).wrapping_neg(), Relaxed);
@@ -602,6 +635,7 @@ impl Follow {
     /// In a child: goes on in a tree of its own, all zero.
     pub fn go_on(&mut self, inherited: &[[u64; 4]], tree: u64, page: u32, last: u64) -> Now {
         let old = self.address(0);
+        self.links.clear();
         self.tree = tree;
         let moved = self.address(0).wrapping_sub(old);
         self.head().nodes.store(self.address(0), Relaxed);

@@ -1,5 +1,5 @@
 //! Cost of recording and gain of `trommel run`: CPU and wall time of the corpus, natively and in
-//! each configuration.
+//! each configuration. The peer is valgrind's callgrind, as `callgrind`.
 //!
 //! Rounds are interleaved (native, then every configuration, then again), so that a noisy machine
 //! disturbs all alike; ratios are of medians. CPU time is that of the whole process tree, the host
@@ -16,8 +16,8 @@ use trommel_conformance::exec::Scratch;
 use crate::common::{STRESS, median, rounds, stressed, trommel};
 use crate::corpus::{names, script};
 
-/// Usual configurations: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 26] = [
+/// Usual configurations: event kinds for `record` and its options, or `run` or `stat` and its options.
+const CONFIGURATIONS: [&str; 27] = [
     "native",
     "run",
     "run --after 0",
@@ -40,6 +40,7 @@ const CONFIGURATIONS: [&str; 26] = [
     "edge,call,value,type --exact-values",
     "edge,call,value,type -c H:crc[P256]2048+A16",
     "path",
+    "context",
     "edge,call -c M4[10k,1%]2048:C1R0P1",
     "value -c M4[10k,1%]2048:C1R0P1",
     "value -c M4:crc[10k,1%]2048:C1R0P1",
@@ -65,7 +66,8 @@ pub(crate) struct Args {
     /// Interleaved rounds, of which medians are taken.
     #[arg(long, value_name = "N", default_value = "5", value_parser = rounds)]
     rounds: usize,
-    /// Event kinds for `record` and its options, or `run` and its options, after `TROMMEL_STRESS=…` if wanted; all usual ones if none is given.
+    /// Event kinds for `record` and its options, or `run` or `stat` and its options, after `TROMMEL_STRESS=…` if wanted; or `callgrind`; all
+    /// usual ones but that if none is given.
     #[arg(long = "configuration", value_name = "C", allow_hyphen_values = true)]
     configurations: Vec<String>,
     /// Turn each of the engine's means off, one at a time.
@@ -149,11 +151,14 @@ fn workload(
 ) -> Result<Command, String> {
     let mut command = Command::new(script);
     command.arg(name).stderr(Stdio::null());
-    if let Some(configuration) = configuration {
+    if configuration == Some("callgrind") {
+        command.args(["valgrind", "-q", "--tool=callgrind"]);
+        command.arg(format!("--callgrind-out-file={data}"));
+    } else if let Some(configuration) = configuration {
         let (stress, configuration) = stressed(configuration);
         command.envs(stress.map(|stress| (STRESS, stress)));
         command.arg(trommel());
-        if !configuration.starts_with("run") {
+        if !["run", "stat"].contains(&configuration.split(' ').next().unwrap_or_default()) {
             command.args(["record", "-o", data, "-e"]);
         }
         command.args(configuration.split(' ')).arg("--");

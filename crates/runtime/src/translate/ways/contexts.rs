@@ -3,7 +3,7 @@
 //! ```text
 //!   each exit    [instructions] += passed
 //!   a change     [node].instructions += [instructions] + passed, and that is 0 again; then
-//!   call         [last + 1] ← (rsp, node), last + 1; node ← its link for the site, or cross over
+//!   call         [last + 1] ← (rsp, node), last + 1; node ← its link for the site, else the table's ([`crate::observe::links`]), or cross over
 //!   jump         the same without a frame; one that is indirect only where it leaves its function, with rsp that of the last frame
 //!   return       rsp = [last].sp: node ← [last].node, last − 1; else cross over
 //! ```
@@ -16,12 +16,14 @@ use core::mem::offset_of;
 use trommel_queue::contexts::{Link, Node};
 use trommel_queue::thread_page::ThreadPage;
 
+use super::values::Value;
 use super::{Leaving, Needs, Way};
 use crate::base::address::{AppPc, Range};
 use crate::base::decode::Class;
 use crate::base::emit::{Code, GsOffset, Mem, Reg, Rel32};
 use crate::channel::dictionary::DictionaryFull;
 use crate::observe::contexts::{Change, FRAME, Sort};
+use crate::observe::links::Entry;
 use crate::slot;
 use crate::translate::{Refusal, Site, Translator};
 
@@ -29,6 +31,8 @@ use crate::translate::{Refusal, Site, Translator};
 const NODE: GsOffset = GsOffset(offset_of!(ThreadPage, node) as u32);
 /// Instructions that it does not have yet.
 const INSTRUCTIONS: GsOffset = GsOffset(offset_of!(ThreadPage, instructions) as u32);
+/// A node's part of keys.
+const KEY: i32 = offset_of!(Node, key) as i32;
 const CALLS: i32 = offset_of!(Node, calls) as i32;
 const OWN: i32 = offset_of!(Node, instructions) as i32;
 const SP: i32 = 0;
@@ -145,7 +149,7 @@ impl Translator {
         }
         let missed = self.job.code.matches(change);
         self.job.code.enter_link(change);
-        self.cross_over(change, &[missed]);
+        self.look_up(change, &[missed], &[]);
         self.unspill_rdx();
     }
 
@@ -175,13 +179,11 @@ impl Translator {
             stays
         });
         c.flush(passed);
-        let away = match call {
-            true => {
-                c.push_frame();
-                None
-            }
-            false => Some(c.is_at_frame()),
-        };
+        let mut away = None;
+        match call {
+            true => c.push_frame(),
+            false => away = Some(c.is_at_frame()),
+        }
         let other = c.matches(change);
         c.load(
             Reg::RCX,
@@ -193,7 +195,7 @@ impl Translator {
         let elsewhere = c.unless_zero();
         c.load_gs(Reg::RDX, NODE);
         c.enter_link(change);
-        self.cross_over(change, &[other, elsewhere, away.unwrap_or(other)]);
+        self.look_up(change, &[other, elsewhere], away.as_slice());
         let c = &mut self.job.code;
         if let Some(stays) = stays {
             let here = c.here();
@@ -213,14 +215,35 @@ impl Translator {
         c.store_gs(NODE, Reg::RCX);
         c.lea(Reg::RDX, Reg::RDX, -(FRAME as i32));
         c.store_gs(slot!(frame), Reg::RDX);
-        self.cross_over(change, &[missed]);
+        self.lead_to_stub(missed);
+        self.cross_over(change);
     }
 
-    /// Writes the crossing that jumps lead to, which comes back here.
-    fn cross_over(&mut self, change: &'static Change, from: &[Rel32]) {
+    /// Writes what jumps lead to that find no link, which comes back here; those that are `away` cross over.
+    fn look_up(&mut self, change: &'static Change, from: &[Rel32], away: &[Rel32]) {
         for from in from {
             self.lead_to_stub(*from);
         }
+        let back = self.job.code.at(self.job.code.here());
+        let s = &mut self.job.stubs;
+        let others = s.find_entry(change);
+        s.load(Reg::RDX, Reg::RDX, offset_of!(Entry, node) as i32);
+        s.enter_node();
+        let found = s.jmp();
+        let distance = back.0.wrapping_sub(s.at(found.0).0 + 4);
+        s.put_u32(found.0, distance as u32);
+        for other in others.into_iter().flatten() {
+            let here = s.here();
+            s.bind(other, here);
+        }
+        for away in away {
+            self.lead_to_stub(*away);
+        }
+        self.cross_over(change);
+    }
+
+    /// Writes a crossing to the runtime, which comes back here.
+    fn cross_over(&mut self, change: &'static Change) {
         let back = self.job.code.at(self.job.code.here());
         let rel = self.job.stubs.lea_rcx_rip();
         self.job.stubs.jmp_gs(slot!(entry.context));
@@ -235,6 +258,17 @@ impl Translator {
 /// Offset in a node of what it remembers of a change.
 fn link(change: &Change) -> i32 {
     (offset_of!(Node, links) + change.link() * size_of::<Link>()) as i32
+}
+
+/// The sum of two registers and a number.
+fn sum(base: Reg, index: Reg, disp: i32) -> Mem {
+    Mem {
+        base: Some(base),
+        index: Some((index, 0)),
+        disp,
+        fs: false,
+        short: false,
+    }
 }
 
 impl Code<'_> {
@@ -257,16 +291,7 @@ impl Code<'_> {
         self.load_gs(Reg::RDX, NODE);
         self.load(Reg::RCX, Reg::RDX, OWN);
         self.load_gs(Reg::RDX, INSTRUCTIONS);
-        self.lea_mem(
-            Reg::RCX,
-            &Mem {
-                base: Some(Reg::RCX),
-                index: Some((Reg::RDX, 0)),
-                disp: n as i32,
-                fs: false,
-                short: false,
-            },
-        );
+        self.lea_mem(Reg::RCX, &sum(Reg::RCX, Reg::RDX, n as i32));
         self.load_gs(Reg::RDX, NODE);
         self.store(Reg::RDX, OWN, Reg::RCX);
         // mov qword gs:[INSTRUCTIONS], 0
@@ -308,18 +333,54 @@ impl Code<'_> {
         self.load_gs(Reg::RDX, slot!(frame));
         self.load(Reg::RCX, Reg::RDX, SP);
         self.not_rcx();
-        self.lea_mem(
-            Reg::RCX,
-            &Mem {
-                base: Some(Reg::RSP),
-                index: Some((Reg::RCX, 0)),
-                disp: 1,
-                fs: false,
-                short: false,
-            },
-        );
+        self.lea_mem(Reg::RCX, &sum(Reg::RSP, Reg::RCX, 1));
         self.load_gs(Reg::RDX, NODE);
         self.unless_zero()
+    }
+
+    /// Goes on with the address in `rdx` of the entry for a change of the current node, if there is one; else one of the returned
+    /// jumps is taken.
+    fn find_entry(&mut self, change: &Change) -> [Option<Rel32>; 2] {
+        let number = change.number as i32;
+        self.load_gs(Reg::RDX, NODE);
+        self.load(Reg::RDX, Reg::RDX, KEY);
+        self.lea(Reg::RDX, Reg::RDX, number);
+        match change.sort.has_many_targets() {
+            true => self.load_gs(Reg::RCX, slot!(followed)),
+            // mov ecx, 0
+            false => self.raw(&[0xb9, 0, 0, 0, 0]),
+        }
+        self.crc32(Reg::RCX, Value::Register(Reg::RDX));
+        self.zero_extend(Reg::RCX);
+        self.load_gs(Reg::RDX, slot!(links));
+        for scale in [2, 3] {
+            // Entries have 2⁵ bytes.
+            let scaled = Mem {
+                base: (scale == 3).then_some(Reg::RDX),
+                index: Some((Reg::RCX, scale)),
+                disp: 0,
+                fs: false,
+                short: false,
+            };
+            let to = if scale == 3 { Reg::RDX } else { Reg::RCX };
+            self.lea_mem(to, &scaled);
+        }
+        self.store_gs(slot!(link), Reg::RDX);
+        self.load(Reg::RCX, Reg::RDX, offset_of!(Entry, key) as i32);
+        self.load_gs(Reg::RDX, NODE);
+        self.load(Reg::RDX, Reg::RDX, KEY);
+        self.lea_mem(Reg::RCX, &sum(Reg::RCX, Reg::RDX, number));
+        let other = self.unless_zero();
+        self.load_gs(Reg::RDX, slot!(link));
+        if !change.sort.has_many_targets() {
+            return [Some(other), None];
+        }
+        self.load(Reg::RCX, Reg::RDX, offset_of!(Entry, target) as i32);
+        self.load_gs(Reg::RDX, slot!(followed));
+        self.add_rdx_to_rcx();
+        let elsewhere = self.unless_zero();
+        self.load_gs(Reg::RDX, slot!(link));
+        [Some(other), Some(elsewhere)]
     }
 
     /// Goes to what the node in `rdx` remembers, and counts the call.
@@ -329,6 +390,11 @@ impl Code<'_> {
             Reg::RDX,
             link(change) + offset_of!(Link, node) as i32,
         );
+        self.enter_node();
+    }
+
+    /// Goes to the node in `rdx`, and counts the call.
+    fn enter_node(&mut self) {
         self.store_gs(NODE, Reg::RDX);
         self.load(Reg::RCX, Reg::RDX, CALLS);
         self.lea(Reg::RCX, Reg::RCX, 1);
