@@ -262,7 +262,12 @@ impl<'a> Symbols<'a> {
         let source = self.modules.get(usize::from(module.0))?;
         let opened = source.opened(self.files).as_ref().ok()?;
         let dwarf = opened.dwarf(self.files)?;
-        Some(Sources::of(&dwarf)).filter(|sources| !sources.is_empty())
+        let index = opened.index(self.files);
+        let symbol = |at: u64| {
+            let symbol = index.find(at).filter(|symbol| symbol.start == at)?;
+            Some(symbol.name)
+        };
+        Some(Sources::of(&dwarf, symbol)).filter(|sources| !sources.is_empty())
     }
 
     /// The vaddrs that a module occupies, as its program headers say.

@@ -3,6 +3,7 @@
 //! One small program is recorded exactly. What a tool makes of the export is compared with what it makes of its own source, where it
 //! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. A test whose tool is missing says so.
 
+mod names;
 mod optimisers;
 mod paths;
 mod refusals;
@@ -24,6 +25,7 @@ fn main() {
     let args = Arguments::from_args();
     let all = viewers::ALL
         .iter()
+        .chain(names::ALL)
         .chain(optimisers::ALL)
         .chain(paths::ALL)
         .chain(refusals::ALL);
