@@ -6,6 +6,9 @@ use std::process::Command;
 use crate::built::{listing, trommel};
 use crate::not_tested::VARIABLE;
 
+/// The variable that names a directory `node_modules`, with packages of npm that tests need.
+pub const PACKAGES: &str = "TROMMEL_NODE_MODULES";
+
 /// Runs this test again with fixed addresses and a small environment, so that loaded values, and
 /// loops over the environment, are the same in every run.
 pub fn settle() {
@@ -21,6 +24,7 @@ pub fn settle() {
         "TMPDIR",
         "TROMMEL_STRESS",
         VARIABLE,
+        PACKAGES,
         "RUSTUP_HOME",
         "CARGO_HOME",
     ];

@@ -1,9 +1,12 @@
 //! Exports, each read by the tool that it is for.
 //!
 //! One small program is recorded exactly. What a tool makes of the export is compared with what it makes of its own source, where it
-//! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. A test whose tool is missing says so.
+//! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. Viewers open the file, and show the report's sums.
+//! A test whose tool is missing says so.
 
+mod kcachegrind;
 mod names;
+mod opened;
 mod optimisers;
 mod paths;
 mod refusals;
@@ -28,6 +31,7 @@ fn main() {
         .chain(names::ALL)
         .chain(optimisers::ALL)
         .chain(paths::ALL)
+        .chain(opened::ALL)
         .chain(refusals::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
