@@ -158,7 +158,7 @@ pub struct CallTree {
     /// Paths that are not whole.
     pub lost: Lost,
     nodes: Vec<Node>,
-    numbers: HashMap<(Option<NodeId>, Frame), NodeId>,
+    numbers: hashbrown::HashMap<(Option<NodeId>, Frame), NodeId>,
 }
 
 impl CallTree {
