@@ -27,7 +27,7 @@ pub(crate) struct Args {
 /// The program of README.md, and what became of it.
 const BEFORE: &str = "for my $i (1..3000000) { $sum{$i % 1000} += $i }";
 const AFTER: &str = "for my $i (1..3000000) { $sum[$i % 1000] += $i }";
-const LONG: &str = "for my $i (1..300000000) { $sum{$i % 1000} += $i }";
+const LONG: &str = "for my $i (1..2000000000) { $sum{$i % 1000} += $i }";
 
 /// A picture of a terminal.
 struct Scene {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             name: "top",
             line: format!("trommel top -- perl -e '{LONG}'"),
             rows: 24,
-            after: Some(Duration::from_secs(5)),
+            after: Some(Duration::from_secs(30)),
         },
     ] {
         let screen = shown(&scene, &scratch)?;
