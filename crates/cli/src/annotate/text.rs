@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use trommel_code::Count;
 use trommel_profile::confidence::Basis;
-use trommel_profile::limits::{LEVEL, Limits};
+use trommel_profile::limits::Limits;
 use trommel_symbol::Location;
 
 use super::annotated::{Annotated, Line};
@@ -242,11 +242,7 @@ fn heading<W: Write>(
         out.line(&printable(&format!("# {name:<11} {text}")))?;
     }
     if view.has_limits() {
-        out.line(&format!(
-            "# limits      hold in {:.0} of 100 entries, assuming {}",
-            100.0 * LEVEL,
-            view.basis().assumes()
-        ))?;
+        out.line(&format!("# limits      {}", view.about_limits()))?;
     } else {
         out.line(&format!("# counts      {}", view.basis().name()))?;
     }

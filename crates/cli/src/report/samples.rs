@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use trommel_code::Use;
 use trommel_profile::Profile;
-use trommel_profile::limits::{LEVEL, Limits};
+use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Held, Machine, Operand, Samples};
 use trommel_symbol::KERNEL;
@@ -278,12 +278,7 @@ pub(crate) fn header(
     if let Some(tree) = stacks::sampled(profile) {
         writeln!(out, "# {:<11} {}", "stacks", stacks::line(tree))?;
     }
-    writeln!(
-        out,
-        "# limits      hold in {:.0} of 100 entries, assuming {}",
-        100.0 * LEVEL,
-        view.basis().assumes()
-    )
+    writeln!(out, "# limits      {}", view.about_limits())
 }
 
 /// Writes all tables, each with `top` rows; gives the place that has most time in a program's function.

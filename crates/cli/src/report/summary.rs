@@ -185,6 +185,9 @@ fn one(
     let mut view = View::new(profile, symbols, confidence);
     let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));
     head(&mut room, profile, seen, rows)?;
+    if profile.windows.is_some() && view.has_limits() {
+        room.note(&format!("limits {}", view.about_limits()), TITLES + 2)?;
+    }
     table(&mut room, &mut view, focus)
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::call_tree::Basis;
-use trommel_profile::limits::LEVEL;
 use trommel_profile::{KindProfile, Profile, Sum, Thread};
 use trommel_tuple::Kind;
 
@@ -126,12 +125,7 @@ pub(crate) fn start(out: &mut impl Write, view: &mut View<'_>, style: Style) -> 
         writeln!(out, "# seen        {line}")?;
     }
     if view.has_limits() && !is_of_queries(view.profile) {
-        writeln!(
-            out,
-            "# limits      hold in {:.0} of 100 entries, assuming {}",
-            100.0 * LEVEL,
-            view.basis().assumes()
-        )?;
+        writeln!(out, "# limits      {}", view.about_limits())?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use trommel_profile::call_tree;
 use trommel_profile::confidence::{Basis, Confidence, Executions};
 use trommel_profile::coverage::Extent;
 use trommel_profile::filter::Filtered;
-use trommel_profile::limits::Limits;
+use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Code, Location, Symbols, readable};
@@ -220,6 +220,15 @@ impl<'p> View<'p> {
     /// Returns true if counts have limits: they are estimated, and something is known.
     pub(crate) const fn has_limits(&self) -> bool {
         !matches!(self.basis(), Basis::Exact | Basis::Unknown)
+    }
+
+    /// Says how often limits hold, and what they assume.
+    pub(crate) fn about_limits(&self) -> String {
+        format!(
+            "hold in {:.0} of 100 entries, assuming {}",
+            100.0 * LEVEL,
+            self.basis().assumes()
+        )
     }
 
     /// Returns what is known of the samples at an instruction, where windows were taken.
