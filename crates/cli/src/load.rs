@@ -172,6 +172,11 @@ fn of_database(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     })
 }
 
+/// Names alone, for screens: they show no lines, and debug information would be read anew for each, which costs more than what is watched.
+pub(crate) fn names<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
+    symbols(files, profile).with_debug_limit(0)
+}
+
 /// The symbols of a profile's modules: of files, and of functions that the profile has: the kernel's, and those of JIT-compiled code.
 pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
     let mut symbols = Symbols::new(files, &profile.modules);

@@ -65,7 +65,7 @@ impl Intervals {
     pub(super) fn new(found: &LatestIntervals, spec: &Spec, files: &Files) -> Self {
         let profile = &found.profile;
         let confidence = Confidence::new(profile);
-        let mut view = View::new(profile, load::symbols(files, profile), confidence);
+        let mut view = View::new(profile, load::names(files, profile), confidence);
         let latest = found.latest.iter();
         Self {
             compressor: spec.to_string(),

@@ -126,7 +126,7 @@ impl Snapshot {
     /// Counts of a process in windows.
     pub(super) fn of_windows(profile: &Profile, files: &Files) -> Self {
         let confidence = Confidence::new(profile);
-        let mut view = View::new(profile, load::symbols(files, profile), confidence);
+        let mut view = View::new(profile, load::names(files, profile), confidence);
         let program = view.program();
         let windows = profile.windows.as_ref();
         let kinds = profile.kinds.iter();
@@ -174,7 +174,7 @@ impl Snapshot {
             return Self::default();
         };
         let confidence = Confidence::of_processes(&profile, rows.len());
-        let mut view = View::new(&profile, load::symbols(files, &profile), confidence);
+        let mut view = View::new(&profile, load::names(files, &profile), confidence);
         let samples = profile.samples.as_ref();
         let machine = samples.and_then(|samples| samples.machine.as_ref());
         let of_processes = machine.is_some_and(|machine| machine.of_processes);
