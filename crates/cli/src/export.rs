@@ -89,7 +89,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         program: &program,
         symbols: &mut symbols,
         modules,
-        infer,
+        infer: infer.then(Default::default),
     };
     let gone = match format.modules() {
         Modules::One => Vec::new(),
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         output::complain(&format!("left out, so sums are without it: {why}"));
     }
     if out == Path::new("-") && !exact {
-        output::complain("its counts are estimates");
+        output::complain(&of_counts(&input));
     }
     if out != Path::new("-") {
         let relocations = match input.modules[..] {
@@ -122,18 +122,15 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         let base = Path::new(std::ffi::OsStr::from_bytes(&only)).file_name();
         let made = base.map_or(Vec::new(), |base| base.as_bytes().to_vec());
         let [module, made] = [only, made].map(|name| output::command_line(&[name]));
-        let estimates = match (exact, infer) {
-            (true, _) => "",
-            (false, false) => "; its counts are estimates",
-            (false, true) => {
-                "; its counts are inferred: estimates made consistent in each function"
-            }
+        let estimates = match exact {
+            true => String::new(),
+            false => format!("; {}", of_counts(&input)),
         };
         let of = match format.modules() {
             Modules::One => format!(" of {module}"),
             Modules::All => String::new(),
         };
-        say(format.name(), &out, &(of + estimates), |file| {
+        say(format.name(), &out, &(of + &estimates), |file| {
             format.next(&Next {
                 file,
                 module: &module,
@@ -143,6 +140,14 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         });
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what counts that are not exact are.
+fn of_counts(input: &Input<'_, '_>) -> String {
+    match &input.infer {
+        Some(inferred) => format!("its counts are inferred: estimates {}", inferred.get()),
+        None => "its counts are estimates".to_owned(),
+    }
 }
 
 /// Writes call paths.

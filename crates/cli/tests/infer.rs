@@ -78,6 +78,15 @@ fn sampled_counts_become_consistent_and_exact_ones_stay() {
     assert!(most_apart(&sampled) > 100, "{sampled:?}");
     // The function is entered and left once, which no sample says.
     assert!(most_apart(&inferred) <= 1, "{inferred:?}");
+    let said = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["export", "--format", "bolt", "--infer", "-o", "app.fdata"])
+        .arg("sampled.data")
+        .current_dir(&dir.0)
+        .output()
+        .expect("trommel runs");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("estimates made consistent in "), "{said}");
+    assert!(!said.contains("as they were"), "{said}");
     // The profile is what it was.
     let report = dir.json(&["report", "--json", "sampled.data"]);
     assert_eq!(report["coverage"]["complete"], false);

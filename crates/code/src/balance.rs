@@ -46,6 +46,15 @@ struct Residual {
     price: i64,
 }
 
+/// Reasons why a graph has no consistent counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsolved {
+    /// It takes more steps than were allowed.
+    Work,
+    /// A count is too large to compute with.
+    Count,
+}
+
 /// No count is larger: sums of all fit.
 const MOST: u64 = 1 << 48;
 
@@ -58,15 +67,21 @@ impl Balance {
         }
     }
 
-    /// Adds an arc with its count. Counts beyond 2^48 are taken as that.
+    /// Adds an arc with its count. A graph with a count beyond 2^48 has no solution.
     pub fn arc(&mut self, from: usize, to: usize, count: u64, price: Price) -> ArcNumber {
         debug_assert!(from < self.nodes && to < self.nodes, "nodes of the graph");
-        self.arcs.push((from, to, count.min(MOST), price));
+        self.arcs.push((from, to, count, price));
         self.arcs.len() - 1
     }
 
-    /// Returns the count of each arc, so that at each node as much leaves as enters; `None` where that takes more than `work` steps.
-    pub fn solve(&self, work: u64) -> Option<Vec<u64>> {
+    /// Returns the count of each arc, so that at each node as much leaves as enters.
+    ///
+    /// # Errors
+    /// That takes more than `work` steps, or counts are too large.
+    pub fn solve(&self, work: u64) -> Result<Vec<u64>, Unsolved> {
+        if self.arcs.iter().any(|(_, _, count, _)| *count > MOST) {
+            return Err(Unsolved::Count);
+        }
         let (source, sink) = (self.nodes, self.nodes + 1);
         let mut graph = Graph::new(self.nodes + 2, work);
         let mut excess = vec![0_i128; self.nodes];
@@ -84,14 +99,29 @@ impl Balance {
                 _ => graph.add(node, sink, room, 0),
             }
         }
-        graph.send(source, sink)?;
+        graph.send(source, sink).ok_or(Unsolved::Work)?;
         let changed = self.arcs.iter().enumerate().map(|(n, &(_, _, count, _))| {
             // What was sent along an arc is the room of its reverse.
             let raised = graph.arcs[4 * n + 1].room;
             let lowered = graph.arcs[4 * n + 3].room;
             count.saturating_add(raised).saturating_sub(lowered)
         });
-        Some(changed.collect())
+        let counts: Vec<u64> = changed.collect();
+        if self.is_consistent(&counts) {
+            Ok(counts)
+        } else {
+            Err(Unsolved::Count)
+        }
+    }
+
+    /// Returns true if at each node as much leaves as enters.
+    fn is_consistent(&self, counts: &[u64]) -> bool {
+        let mut excess = vec![0_i128; self.nodes];
+        for (&(from, to, ..), &count) in self.arcs.iter().zip(counts) {
+            excess[to] += i128::from(count);
+            excess[from] -= i128::from(count);
+        }
+        excess.iter().all(|excess| *excess == 0)
     }
 }
 

@@ -53,7 +53,7 @@ mod upkeep;
 mod usage;
 
 pub use acyclic::{Acyclic, Ending, Passed, acyclic};
-pub use balance::{ArcNumber, Balance, Price};
+pub use balance::{ArcNumber, Balance, Price, Unsolved};
 pub use blocks::{Block, Blocks, Returns};
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};

@@ -16,7 +16,7 @@ fn solved(nodes: usize, arcs: &[Arc], work: u64) -> Option<Vec<u64>> {
     for &(from, to, count, raise, lower) in arcs {
         balance.arc(from, to, count, Price { raise, lower });
     }
-    balance.solve(work)
+    balance.solve(work).ok()
 }
 
 /// The flow into each node, less the flow out of it.
@@ -71,6 +71,14 @@ proptest! {
             if excess(3, &arcs, &other) == [0; 3] {
                 prop_assert!(price(&arcs, &other) >= least, "{other:?} {counts:?}");
             }
+        }
+    }
+
+    #[test]
+    fn counts_of_any_size_are_conserved_or_refused(arcs in arcs(7, u64::MAX)) {
+        match solved(7, &arcs, WORK) {
+            Some(counts) => prop_assert!(excess(7, &arcs, &counts).iter().all(|e| *e == 0)),
+            None => prop_assert!(arcs.iter().any(|(_, _, count, ..)| *count > 1 << 48)),
         }
     }
 

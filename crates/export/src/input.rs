@@ -1,12 +1,14 @@
 //! The input of a format: a profile, its program, and the modules that are meant.
 
+use std::cell::Cell;
+
 use trommel_code::Program;
 use trommel_profile::{Module, Profile};
 use trommel_symbol::{Code, Symbols};
 use trommel_tuple::{Kind, ModuleId};
 
 use crate::error::ExportError;
-use crate::infer;
+use crate::infer::{self, Inferred};
 use crate::view::ModuleFlow;
 
 /// The input of a format.
@@ -19,8 +21,8 @@ pub struct Input<'a, 'f> {
     pub symbols: &'a mut Symbols<'f>,
     /// Modules that are written.
     pub modules: Vec<ModuleId>,
-    /// Make the counts of each function consistent, where they are estimates.
-    pub infer: bool,
+    /// Make the counts of each function consistent, where they are estimates. The functions are added up here.
+    pub infer: Option<Cell<Inferred>>,
 }
 
 impl<'f> Input<'_, 'f> {
@@ -84,10 +86,13 @@ impl<'f> Input<'_, 'f> {
         let flow = flow.ok_or_else(|| ExportError::NotExecuted {
             module: self.path(module),
         })?;
-        if self.infer {
+        if let Some(all) = &self.infer {
             let functions = self.program.functions.iter();
             let own = functions.filter(|function| function.module == module);
-            let flow = infer::inferred(&code, flow, own);
+            let (flow, inferred) = infer::inferred(&code, flow, own, infer::WORK);
+            let mut sum = all.get();
+            sum.add(inferred);
+            all.set(sum);
             return Ok((code, flow));
         }
         Ok((code, flow))

@@ -50,6 +50,7 @@ pub mod view;
 pub use error::ExportError;
 pub use format::{Format, Modules, Next};
 pub use formats::{FORMATS, find};
+pub use infer::Inferred;
 pub use input::Input;
 pub use paths::{CallPaths, PATH_FORMATS, PathFormat, find_paths};
 pub use refused::why_not;

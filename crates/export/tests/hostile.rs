@@ -123,7 +123,7 @@ fn all_formats(profile: &Profile, image: Vec<u8>) -> usize {
             Vec::new(),
         ] {
             let mut input = Input {
-                infer: written % 2 == 0,
+                infer: (written % 2 == 0).then(Default::default),
                 profile,
                 program: &program,
                 symbols: &mut symbols,

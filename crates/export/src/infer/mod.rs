@@ -14,28 +14,76 @@
 //!
 //! # Invariants
 //! * In each function that was solved, what enters a block leaves it.
-//! * A function beyond the bound of work stays as it was sampled.
+//! * A function beyond the bound of work, or with counts too large to add up, stays as it was sampled. [`Inferred`] says how many those are.
 
 mod graph;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use trommel_code::{Body, Function};
+use trommel_code::{Body, Function, Unsolved};
 use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::view::{ModuleFlow, Straight, Transfer, Way};
 use graph::{Graph, Sampled};
 
-/// Steps for one function at most: less than a second.
-const WORK: u64 = 1 << 27;
+/// Steps for one function at most: seconds.
+pub(crate) const WORK: u64 = 1 << 27;
 
-/// Returns what was executed of a module, with counts that are consistent in each of these functions.
+/// Functions by what inference made of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inferred {
+    /// Functions whose counts were made consistent.
+    pub solved: u64,
+    /// Functions that are too large, with their counts as they were.
+    pub large: u64,
+    /// Functions whose counts are too large, with their counts as they were.
+    pub counts: u64,
+}
+
+impl Inferred {
+    pub(crate) const fn add(&mut self, other: Self) {
+        self.solved += other.solved;
+        self.large += other.large;
+        self.counts += other.counts;
+    }
+}
+
+impl fmt::Display for Inferred {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions = match self.solved {
+            1 => "function",
+            _ => "functions",
+        };
+        write!(out, "made consistent in {} {functions}", self.solved)?;
+        for (number, why) in [
+            (self.large, "too large"),
+            (self.counts, "beyond the largest counts"),
+        ] {
+            match number {
+                0 => {}
+                1 => write!(out, "; 1 is {why} and has its counts as they were")?,
+                _ => write!(
+                    out,
+                    "; {number} are {why} and have their counts as they were"
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what was executed of a module, with counts that are consistent in each of these functions, as far as `work` steps suffice.
 pub(crate) fn inferred<'f>(
     code: &Code<'_>,
     flow: ModuleFlow,
     functions: impl Iterator<Item = &'f Function>,
-) -> ModuleFlow {
+    work: u64,
+) -> (ModuleFlow, Inferred) {
+    let mut inferred = Inferred::default();
     let sampled = Sampled::new(&flow);
     let mut solved = Solved::default();
     for function in functions.filter(|function| !function.ranges.is_empty() && !function.stub) {
@@ -49,11 +97,16 @@ pub(crate) fn inferred<'f>(
         }
         let body = Body::new(code, &function.ranges, &places);
         let graph = Graph::new(&body, &sampled, function);
-        if let Some(counts) = graph.balance().solve(WORK) {
-            solved.add(flow.module, &graph, &counts);
+        match graph.balance().solve(work) {
+            Ok(counts) => {
+                inferred.solved += 1;
+                solved.add(flow.module, &graph, &counts);
+            }
+            Err(Unsolved::Work) => inferred.large += 1,
+            Err(Unsolved::Count) => inferred.counts += 1,
         }
     }
-    solved.instead(flow)
+    (solved.instead(flow), inferred)
 }
 
 /// Lines and transfers of functions that were solved.
