@@ -157,7 +157,9 @@ impl Runtime {
             }
             Refusal::Vsyscall => {
                 self.mark(thread, Mark::Called, [pc.0, 0]);
-                vsyscall::vsyscall(context, pc);
+                if !vsyscall::vsyscall(context, pc) {
+                    return self.go_natively(thread, context, pc);
+                }
                 let next = context.next_pc;
                 self.go(thread, context, next, None, false);
             }

@@ -151,11 +151,17 @@ impl Runtime {
         }
     }
 
-    /// The kernel changes the words of some locks itself.
+    /// The kernel changes the words of some locks itself. Of a lock between processes it asks for a writable page, also where it
+    /// only reads the word.
     fn before_futex(&mut self, args: &[u64; 6]) {
         const COMMAND: u32 = 0x7f;
         const WORD: u64 = 4;
-        let at = match args[1] as u32 & COMMAND {
+        let operation = args[1] as u32;
+        if operation & nr::FUTEX_PRIVATE_FLAG == 0 {
+            self.written_by_kernel(bytes_at(args[0], WORD));
+        }
+        let at = match operation & COMMAND {
+            nr::FUTEX_REQUEUE | nr::FUTEX_CMP_REQUEUE => args[4],
             nr::FUTEX_LOCK_PI | nr::FUTEX_LOCK_PI2 => args[0],
             nr::FUTEX_UNLOCK_PI | nr::FUTEX_TRYLOCK_PI => args[0],
             nr::FUTEX_WAKE_OP | nr::FUTEX_CMP_REQUEUE_PI | nr::FUTEX_WAIT_REQUEUE_PI => args[4],

@@ -20,18 +20,27 @@ pub fn raw(context: &Context, number: u32) -> i64 {
     unsafe { sys::call(number, args(context)) }
 }
 
-/// A call into the kernel's emulated page: does the call and returns for it.
-pub fn vsyscall(context: &mut Context, pc: AppPc) {
+/// A call into the kernel's emulated page: does the call and returns for it. Returns false if it faults: nothing has changed
+/// then.
+pub fn vsyscall(context: &mut Context, pc: AppPc) -> bool {
     let number = match pc.0 & 0xfff {
         0x000 => nr::__NR_gettimeofday,
         0x400 => nr::__NR_time,
         _ => nr::__NR_getcpu,
     };
-    context.regs[0] = raw(context, number) as u64;
+    const EFAULT: i64 = -14;
     let mut back = [0u8; 8];
     let rsp = context.regs[4];
-    if sys::copy_checked(rsp, &mut back) {
-        context.regs[4] = rsp + 8;
+    if !sys::copy_checked(rsp, &mut back) {
+        return false;
     }
+    let result = raw(context, number);
+    // The kernel sends a signal in place of this answer.
+    if result == EFAULT {
+        return false;
+    }
+    context.regs[0] = result as u64;
+    context.regs[4] = rsp + 8;
     context.next_pc = AppPc(u64::from_le_bytes(back));
+    true
 }

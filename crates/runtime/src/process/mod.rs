@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `advice` | advice about memory that changes what is in it |
 //! | [`attach`] | threads of a running process, in and out |
 //! | [`bursts`] | control that comes and goes, with all translated code kept |
 //! | [`exec`] | programs replaced by others |
@@ -15,6 +16,7 @@
 //! | [`thread`] | threads and processes: start and end |
 //! | [`window`] | signals that begin windows |
 
+mod advice;
 pub mod attach;
 pub mod bursts;
 pub mod exec;

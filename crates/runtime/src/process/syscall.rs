@@ -30,6 +30,7 @@ use crate::engine::native;
 use crate::engine::own_status;
 use crate::engine::signals::Returning;
 use crate::engine::state::Thread;
+use crate::process::advice;
 use crate::process::exec;
 use crate::process::memory;
 use crate::process::restricts;
@@ -166,7 +167,8 @@ fn touch_memory(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6
         nr::__NR_getrlimit | nr::__NR_setrlimit | nr::__NR_prlimit64 => {
             memory::limit(thread, context, number, a)
         }
-        nr::__NR_munmap | nr::__NR_remap_file_pages => {
+        // What is sealed could not be made writable again.
+        nr::__NR_munmap | nr::__NR_remap_file_pages | nr::__NR_mseal => {
             change_map(process, range(a[0], a[1]), None, || {
                 pass(thread, context, number)
             })
@@ -177,12 +179,9 @@ fn touch_memory(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6
                 pass(thread, context, number)
             })
         }
-        nr::__NR_madvise => {
-            const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
+        nr::__NR_madvise | nr::__NR_process_madvise => {
             let result = pass(thread, context, number);
-            if DROPS.contains(&a[2]) {
-                replaced(process, range(a[0], a[1]));
-            }
+            advice::given(process, number, a, result);
             result
         }
         nr::__NR_mremap => {
@@ -219,6 +218,7 @@ fn map(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
         }),
     };
     let result = memory::made(thread, result, a[1]);
+    advice::mapped(a[3]);
     let shared = a[3] & u64::from(nr::MAP_SHARED | nr::MAP_ANONYMOUS) == u64::from(nr::MAP_SHARED);
     if shared && result > 0 {
         descriptors::mapped_shared(process, a[4] as i32);

@@ -46,6 +46,7 @@ use crate::engine::state::Thread;
 use crate::engine::thread::SHARED_TABLES;
 use crate::memory::locking;
 use crate::observe::query::Asked;
+use crate::process::advice;
 use crate::process::syscall;
 
 /// Processes wait this often for the host to make more slots, 100 ms each time.
@@ -295,6 +296,7 @@ impl Thread {
         if let Some(mask) = mask {
             signals::set_mask(mask);
         }
+        advice::forked(process);
         let next = context.next_pc;
         process.runtime.lock().go(self, context, next, None, false);
         self.run_errand(context);
