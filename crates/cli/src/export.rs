@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         Modules::All => profile.command.first().map_or(&b""[..], |name| name),
     };
     let out = destination(args, format.extension(), named);
-    write(&args.file, &out, |file| format.write(&mut input, file))?;
+    let old = write(&args.file, &out, |file| format.write(&mut input, file))?;
     for (_, why) in &gone {
         output::complain(&format!("left out, so sums are without it: {why}"));
     }
@@ -130,14 +130,19 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
             Modules::One => format!(" of {module}"),
             Modules::All => String::new(),
         };
-        say(format.name(), &out, &(of + &estimates), |file| {
-            format.next(&Next {
-                file,
-                module: &module,
-                made: &made,
-                relocations,
-            })
-        });
+        say(
+            format.name(),
+            &out,
+            &(of + &estimates + &earlier(old.as_deref())),
+            |file| {
+                format.next(&Next {
+                    file,
+                    module: &module,
+                    made: &made,
+                    relocations,
+                })
+            },
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -166,7 +171,7 @@ fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<Ex
     };
     let program = profile.command.first().map_or(&b""[..], |name| name);
     let out = destination(args, format.extension, program);
-    write(&args.file, &out, |file| {
+    let old = write(&args.file, &out, |file| {
         (format.write)(&paths, &mut symbols, file)
     })?;
     if out != Path::new("-") {
@@ -175,7 +180,8 @@ fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<Ex
             tree::Basis::Stacks => "; from sampled stacks",
             tree::Basis::Contexts => "; from exact contexts",
         };
-        say(format.name, &out, words, |file| (format.next)(file, basis));
+        let words = words.to_owned() + &earlier(old.as_deref());
+        say(format.name, &out, &words, |file| (format.next)(file, basis));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -287,12 +293,19 @@ fn destination(args: &ExportArgs, extension: &str, only: &[u8]) -> PathBuf {
     file.into()
 }
 
-/// Writes a file, whole or not at all.
+/// Words about the file that was there before.
+fn earlier(old: Option<&Path>) -> String {
+    old.map_or(String::new(), |old| {
+        format!("; the earlier one is {}", old.display())
+    })
+}
+
+/// Writes a file, whole or not at all. Returns the path of an earlier one.
 fn write(
     from: &Path,
     out: &Path,
     export: impl FnOnce(&mut dyn Write) -> Result<(), ExportError>,
-) -> Result<()> {
+) -> Result<Option<PathBuf>> {
     let mut refused = None;
     let export = |file: &mut dyn Write| {
         export(file).map_err(|error| match error {
@@ -306,10 +319,10 @@ fn write(
     let done = if out == Path::new("-") {
         let mut stdout = output::stdout();
         let done = export(&mut stdout).and_then(|()| stdout.flush());
-        done.map_err(anyhow::Error::from)
+        done.map(|()| None).map_err(anyhow::Error::from)
     } else {
         trommel_store::write_file(out, export)
-            .map(|_| ())
+            .map(|written| written.old)
             .map_err(anyhow::Error::from)
     };
     match refused {

@@ -67,6 +67,11 @@ extern "C" fn note() {
     BLOCKED.store(blocked, Ordering::Relaxed);
 }
 
+/// Returns true if a standard descriptor was closed at the start of this process.
+pub(crate) fn is_closed(fd: u8) -> bool {
+    CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
 /// Returns the state at the start of this process. From then on limits that are meant for the program do not stand in our way.
 pub(crate) fn inherited() -> Inherited {
     let closed = CLOSED.load(Ordering::Relaxed);

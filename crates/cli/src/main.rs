@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(&output::with_causes(&error));
             exit::code_of(&error)
         }
     }
@@ -104,10 +104,16 @@ fn main() -> ExitCode {
 /// Prints what the parser has to say: an error, or the help or version that was asked for.
 fn said(answer: &clap::Error) -> ExitCode {
     use std::io::Write;
-    let printed = answer.print().and_then(|()| std::io::stdout().flush());
+    let open = match answer.use_stderr() {
+        true => Ok(()),
+        false => output::check_open(),
+    };
+    let printed = open
+        .and_then(|()| answer.print())
+        .and_then(|()| std::io::stdout().flush());
     match printed.map_err(anyhow::Error::from) {
         Err(error) if !answer.use_stderr() && !output::is_closed_pipe(&error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(&output::with_causes(&error));
             ExitCode::FAILURE
         }
         _ => u8::try_from(answer.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),

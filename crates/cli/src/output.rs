@@ -9,12 +9,34 @@ use std::os::fd::AsFd;
 use unicode_width::UnicodeWidthStr;
 
 /// Buffered stdout, whose lines of facts fit its terminal.
-pub(crate) type Stdout = folded::Folded<BufWriter<StdoutLock<'static>>>;
+pub(crate) type Stdout = folded::Folded<BufWriter<Open>>;
+
+/// Stdout as it was given to this process. Rust opens `/dev/null` in the place of a closed one: what is written there is lost.
+pub(crate) struct Open(StdoutLock<'static>);
+
+impl Write for Open {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        check_open()?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Refuses a stdout that was closed when this process began.
+pub(crate) fn check_open() -> io::Result<()> {
+    match crate::inherited::is_closed(1) {
+        true => Err(io::Error::other("standard output is closed")),
+        false => Ok(()),
+    }
+}
 
 /// Returns [`Stdout`]. Flush it: what is lost when it is dropped is lost without an error.
 pub(crate) fn stdout() -> Stdout {
     let columns = width(&io::stdout());
-    let out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let out = BufWriter::with_capacity(64 << 10, Open(io::stdout().lock()));
     folded::Folded::new(out, columns)
 }
 
@@ -29,6 +51,19 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io_errors
         .into_iter()
         .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An error with its causes, each once: a message may have its cause's words already.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 /// Says what went wrong. When even stderr is gone there is nobody to tell.

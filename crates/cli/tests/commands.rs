@@ -397,6 +397,56 @@ fn a_closed_stdout_is_no_error() {
     }
 }
 
+/// What a command says that must fail.
+fn refused(dir: &Dir, args: &[&str]) -> String {
+    let out = dir.command(args).output().expect("trommel runs");
+    assert!(!out.status.success(), "{args:?}");
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+#[test]
+fn a_cause_is_said_once() {
+    let dir = with_profile("once");
+    let text = refused(&dir, &["report", "trommel.data/below"]);
+    assert_eq!(text.matches("Not a directory").count(), 1, "{text}");
+}
+
+#[test]
+fn a_pipe_for_a_profile_is_refused_and_not_waited_for() {
+    let dir = with_profile("pipe");
+    let made = std::process::Command::new("mkfifo")
+        .arg(dir.0.join("fifo"))
+        .status();
+    assert!(made.expect("mkfifo").success());
+    for args in [
+        &["report", "fifo"][..],
+        &["diff", "trommel.data", "fifo"],
+        &["export", "-f", "csv", "-o", "-", "fifo"],
+    ] {
+        let text = refused(&dir, args);
+        assert!(text.contains("no regular file"), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_module_without_a_name_is_refused() {
+    let dir = with_profile("nameless");
+    let text = refused(&dir, &["report", "--module", ""]);
+    assert!(text.contains("a value is required for '--module"), "{text}");
+}
+
+#[test]
+fn an_earlier_export_is_kept_and_named() {
+    let dir = Dir::new("earlier");
+    dir.trommel(&["record", "--quiet", "--", "/bin/true"]);
+    let export = ["export", "-f", "csv", "-o", "out.csv"];
+    dir.trommel(&export);
+    let out = dir.command(&export).output().expect("trommel runs");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(text.contains("the earlier one is out.csv.old"), "{text}");
+    assert!(dir.0.join("out.csv.old").exists());
+}
+
 #[test]
 fn a_full_stdout_is_an_error() {
     let dir = with_profile("full");

@@ -37,7 +37,9 @@ impl Format for Profgen {
         let Next {
             file, module, made, ..
         } = next;
-        format!("llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.prof")
+        format!(
+            "llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.prof && clang -O2 -g -fprofile-sample-use={made}.prof …"
+        )
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

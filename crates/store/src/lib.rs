@@ -50,8 +50,9 @@ mod sorted;
 mod varint;
 
 use std::borrow::Cow;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use trommel_profile::Profile;
@@ -120,8 +121,26 @@ pub fn write_file(
 /// # Errors
 /// What is wrong with the file, where, and what to do about it.
 pub fn read(path: &Path) -> Result<Vec<Profile>, StoreError> {
-    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    let file = open(path)?;
     decode::decode(BufReader::with_capacity(256 << 10, file)).map_err(|error| error.at(path))
+}
+
+/// Opens a file to be read. What is no regular file is refused, and never waited for: a FIFO has no end until somebody writes to it.
+pub(crate) fn open(path: &Path) -> Result<File, StoreError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|source| StoreError::read(path, source))?;
+    let metadata = file.metadata();
+    let kind = metadata.map_err(|source| StoreError::read(path, source))?;
+    match kind.is_file() || kind.is_dir() {
+        true => Ok(file),
+        false => Err(StoreError::NotAProfile {
+            path: path.to_owned(),
+            found: "a pipe, a socket or a device: no regular file".to_owned(),
+        }),
+    }
 }
 
 /// Writes `profiles` in the file format to `out`.

@@ -27,12 +27,12 @@ pub(crate) struct ExportArgs {
     #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
     pub(crate) format: Option<String>,
 
-    /// Write this file, - is standard output [default: the program's name and the format's ending]
+    /// Write this file, - is standard output; an earlier one becomes FILE.old [default: the program's name and the format's ending]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
     /// Only code of this module, by path or file name; can be repeated [default: the program, or all]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) module: Vec<String>,
 
     /// Only code of modules with this build id, or its beginning; can be repeated

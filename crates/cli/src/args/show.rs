@@ -34,7 +34,7 @@ pub(crate) struct SelectArgs {
     pub(crate) until: Option<u64>,
 
     /// Only code of this module, by path or file name; can be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) module: Vec<String>,
 
     /// Only code of modules with this build id, or its beginning; can be repeated

@@ -178,18 +178,17 @@ fn closed_stdout(bin: &Path) -> Result<(), String> {
     for command in commands {
         // `head` reads a line and goes; PIPESTATUS is trommel's.
         let script = format!("\"$T\" {command} | head -1 >/dev/null; exit ${{PIPESTATUS[0]}}");
-        for script in [script, format!("\"$T\" {command} >&-")] {
+        let ended = place.run(&mut place.shell(&script)?)?;
+        if !ended.status.success() || !ended.stderr.is_empty() {
+            return Err(format!("{script}: {} {}", ended.status, ended.stderr));
+        }
+        // What is written there is lost, and a script must hear of it.
+        for (to, why) in [("/dev/full", "No space left"), ("&-", "output is closed")] {
+            let script = format!("\"$T\" {command} >{to}");
             let ended = place.run(&mut place.shell(&script)?)?;
-            if !ended.status.success() || !ended.stderr.is_empty() {
+            if ended.status.success() || !ended.stderr.contains(why) {
                 return Err(format!("{script}: {} {}", ended.status, ended.stderr));
             }
-        }
-        let ended = place.run(&mut place.shell(&format!("\"$T\" {command} >/dev/full"))?)?;
-        if ended.status.success() || !ended.stderr.contains("No space left") {
-            return Err(format!(
-                "{command} >/dev/full: {} {}",
-                ended.status, ended.stderr
-            ));
         }
     }
     // A program finds its descriptors closed as it would without us, and its profile is written.

@@ -18,7 +18,7 @@
 //! **I28 (one count per epoch).** Each epoch counts once: in its own file until a merged file that names it has its name, in the merged file from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -270,7 +270,7 @@ impl Sums {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn read(path: &Path) -> Result<(Header, Profile), StoreError> {
-    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    let file = crate::open(path)?;
     let mut input = BufReader::with_capacity(256 << 10, file);
     let at = |error: DecodeError| error.at(path);
     let header = Header::read(&mut input).map_err(at)?;
@@ -286,7 +286,7 @@ pub(super) fn read(path: &Path) -> Result<(Header, Profile), StoreError> {
 
 /// Reads a file's header.
 pub(super) fn header(path: &Path) -> Result<Header, StoreError> {
-    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    let file = crate::open(path)?;
     Header::read(&mut BufReader::new(file)).map_err(|error| error.at(path))
 }
 
