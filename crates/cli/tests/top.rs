@@ -6,7 +6,7 @@ mod compile;
 #[path = "common/pty.rs"]
 mod pty;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -188,6 +188,37 @@ fn screens_fit_every_size_and_keys_choose() {
         .filter_map(|entry| std::fs::read_link(entry.path().join("exe")).ok())
         .any(|path| path == program);
     assert!(!running, "the program goes on");
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    let dir = busy("top-gone");
+    let mut pty = Pty::new((80, 24));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["top", "--delay", "0.5", "--", "./busy"])
+        .current_dir(&dir.0)
+        .env("TERM", "xterm-256color")
+        .stdin(pty.stream())
+        .stdout(pty.stream())
+        .stderr(pty.stream())
+        .spawn()
+        .expect("starts");
+    let mut screen = vt100::Parser::new(24, 80, 0);
+    while !screen.screen().contents().contains("functions") {
+        let mut bytes = [0; 4096];
+        let count = pty.keyboard.read(&mut bytes).expect("a screen");
+        screen.process(&bytes[..count]);
+    }
+    // No signal comes, as it is not the command's own terminal.
+    drop(pty);
+    let began = Instant::now();
+    while command.try_wait().expect("a child").is_none() {
+        if began.elapsed() > Duration::from_secs(30) {
+            let _ = command.kill();
+            panic!("it goes on without a terminal");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! The terminal: keys in, screens out. Whatever happens, it is left as it was.
+//!
+//! A terminal that is gone (its window closed, its connection lost) is at its end of file for ever, where crossterm would read again and
+//! again and never come back. So keys are waited for here, and crossterm is asked only for those that are there.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
@@ -13,6 +18,8 @@ use crossterm::terminal::{
     enable_raw_mode, size,
 };
 use crossterm::{execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use trommel_host::kernel::interrupt::Guard;
 
 use super::history::History;
@@ -22,7 +29,10 @@ use super::state::{Action, Shown, State};
 use crate::output;
 
 /// From one look at the pipe to the next, at least.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// Puts the terminal back when dropped.
 struct Raw;
@@ -55,6 +65,7 @@ pub(super) fn run(
 ) -> Result<History> {
     let mut history = History::default();
     let mut held = Vec::new();
+    let keys = keys()?;
     let raw = Raw::enter()?;
     let mut drawn = Vec::new();
     while !state.quits && !guard.asked() {
@@ -79,7 +90,10 @@ pub(super) fn run(
         let room = (usize::from(width), usize::from(height));
         let now = screen(&state, &history, room);
         draw(&now, &mut drawn, room)?;
-        if event::poll(LOOK)? {
+        if !wait(&keys)? {
+            break;
+        }
+        while event::poll(Duration::ZERO)? {
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => {
                     if let Some(action) = action(key) {
@@ -94,6 +108,24 @@ pub(super) fn run(
     }
     drop(raw);
     Ok(history)
+}
+
+/// The terminal that keys come from, as crossterm chooses it.
+fn keys() -> io::Result<OwnedFd> {
+    match io::stdin().is_terminal() {
+        true => io::stdin().as_fd().try_clone_to_owned(),
+        false => Ok(File::open("/dev/tty")?.into()),
+    }
+}
+
+/// Waits for a key, for a moment. Returns false if the terminal is gone.
+fn wait(keys: &OwnedFd) -> io::Result<bool> {
+    let mut all = [PollFd::new(keys, PollFlags::IN)];
+    match poll(&mut all, Some(&LOOK)) {
+        Ok(_) => Ok(!all[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns what a key asks for.
