@@ -36,7 +36,7 @@ const MAP_DROPPABLE: u64 = 8;
 static CHILDREN_DIFFER: AtomicBool = AtomicBool::new(false);
 
 /// Sees to advice that the kernel has had from the process.
-pub fn given(process: &Process, number: u32, a: &[u64; 6], result: i64) {
+pub(super) fn given(process: &Process, number: u32, a: &[u64; 6], result: i64) {
     let (advice, succeeded) = match number {
         nr::__NR_process_madvise => (a[3], result > 0),
         _ => (a[2], result == 0),
@@ -64,14 +64,14 @@ pub fn given(process: &Process, number: u32, a: &[u64; 6], result: i64) {
 }
 
 /// Sees to a mapping that was made with these flags.
-pub fn mapped(flags: u64) {
+pub(super) fn mapped(flags: u64) {
     if flags & MAP_TYPE == MAP_DROPPABLE {
         CHILDREN_DIFFER.store(true, Relaxed);
     }
 }
 
 /// Fetches all code again in a child whose memory may not be its parent's.
-pub fn forked(process: &Process) {
+pub(super) fn forked(process: &Process) {
     if CHILDREN_DIFFER.load(Relaxed) {
         replaced(process, bounded(0, u64::MAX));
     }
