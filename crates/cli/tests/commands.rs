@@ -397,7 +397,7 @@ fn a_closed_stdout_is_no_error() {
     }
 }
 
-/// That which a command says that must fail.
+/// Words of a command that must fail.
 fn refused(dir: &Dir, args: &[&str]) -> String {
     let out = dir.command(args).output().expect("trommel runs");
     assert!(!out.status.success(), "{args:?}");
