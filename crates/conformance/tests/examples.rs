@@ -14,7 +14,7 @@ use trommel_conformance::exec::{Scratch, trommel, workspace};
 use trommel_conformance::not_tested::not_tested;
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 29] = [
+const CARGO: [&str; 30] = [
     "cargo install --path crates/cli",
     "cargo run --release -- record -- ",
     "cargo test --workspace",
@@ -44,6 +44,8 @@ const CARGO: [&str; 29] = [
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
     "cargo bench -p trommel-runtime",
+    // Of a crate outside of the workspace: `cargo xtask check benchmark` runs it.
+    "cargo bench --bench own",
 ];
 
 /// `annotate`, `report` and `diff` first: of what the stage has recorded. Then `daemon`: of a process that the stage has started.

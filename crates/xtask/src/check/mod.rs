@@ -1,5 +1,6 @@
 //! Chores that compare behaviour or counts with an oracle, and fail on a difference.
 
+mod benchmark;
 mod conform;
 mod corpus;
 mod counts;
@@ -21,6 +22,7 @@ pub(crate) enum Chore {
     Gc(gc::Stress),
     Long(long::Args),
     Parquet(parquet::Args),
+    Benchmark(benchmark::Args),
 }
 
 impl Chore {
@@ -33,6 +35,7 @@ impl Chore {
             Chore::Gc(args) => gc::stress(args),
             Chore::Long(args) => long::run(args),
             Chore::Parquet(args) => parquet::run(args),
+            Chore::Benchmark(args) => benchmark::run(args),
         }
     }
 }
