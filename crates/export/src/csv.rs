@@ -2,10 +2,11 @@
 //!
 //! Fields are written as RFC 4180 says: in quotes where they have commas, quotes or line ends.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::rc::Rc;
 
-use trommel_tuple::Place;
+use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
@@ -45,35 +46,38 @@ impl Format for Csv {
             out,
             "kind,module,address,function,file,line,to_module,to_address,to_function,count,instructions"
         )?;
+        let mut names = Names::default();
         for (_, _, flow) in flows {
             let lines = Lines::of(input.symbols, &flow);
             for line in &flow.lines {
-                let at = Place::new(flow.module, trommel_tuple::Vaddr(line.start));
-                let [module, address, function] = names(input, at);
+                let at = Place::new(flow.module, Vaddr(line.start));
+                let (module, function) = names.of(input, at);
+                let address = at.vaddr();
                 let (file, number) = position(&lines, line.start);
                 let all = line.count.saturating_mul(line.instructions.into());
                 write!(
                     out,
-                    "block,{module},{address},{function},{file},{number},,,,"
+                    "block,{module},{address:#x},{function},{file},{number},,,,"
                 )?;
                 writeln!(out, "{},{all}", line.count)?;
             }
             // Each transfer once: where it begins, or, from modules that are not written, where it ends.
-            let wanted = |m: &trommel_tuple::ModuleId| input.modules.contains(m);
+            let wanted = |m: &ModuleId| input.modules.contains(m);
             let own = |from: Place| flow.has(from) || !wanted(&from.module());
             for transfer in flow.transfers.iter().filter(|t| own(t.from)) {
-                let [module, address, function] = names(input, transfer.from);
-                let [to_module, to, to_function] = names(input, transfer.to);
+                let (module, function) = names.of(input, transfer.from);
+                let (to_module, to_function) = names.of(input, transfer.to);
+                let (address, to) = (transfer.from.vaddr(), transfer.to.vaddr());
                 let (file, number) = match flow.has(transfer.from) {
                     true => position(&lines, transfer.from.vaddr().0),
                     false => (String::new(), String::new()),
                 };
                 write!(
                     out,
-                    "{},{module},{address},{function},",
+                    "{},{module},{address:#x},{function},",
                     transfer.way.name()
                 )?;
-                write!(out, "{file},{number},{to_module},{to},{to_function},")?;
+                write!(out, "{file},{number},{to_module},{to:#x},{to_function},")?;
                 writeln!(out, "{},", transfer.count)?;
             }
         }
@@ -81,16 +85,28 @@ impl Format for Csv {
     }
 }
 
-/// Module, address and function of a place.
-fn names(input: &Input<'_, '_>, place: Place) -> [String; 3] {
-    let module = quoted(&input.path(place.module()));
-    let spans = input.program.modules.get(&place.module()).map(|m| &m.spans);
-    let function = spans.and_then(|spans| {
-        let span = span_of(spans, place.vaddr().0)?;
-        Some(quoted(&name(spans, Some(span))))
-    });
-    let address = format!("{:#x}", place.vaddr());
-    [module, address, function.unwrap_or_default()]
+/// Names as they are written, each made once.
+#[derive(Default)]
+struct Names {
+    modules: HashMap<ModuleId, Rc<str>>,
+    functions: HashMap<(ModuleId, usize), Rc<str>>,
+}
+
+impl Names {
+    /// Module and function of a place.
+    fn of(&mut self, input: &Input<'_, '_>, place: Place) -> (Rc<str>, Rc<str>) {
+        let id = place.module();
+        let named = self.modules.entry(id);
+        let module = Rc::clone(named.or_insert_with(|| quoted(&input.path(id)).into()));
+        let spans = input.program.modules.get(&id).map(|m| &m.spans);
+        let function = spans.and_then(|spans| {
+            let span = span_of(spans, place.vaddr().0)?;
+            let named = self.functions.entry((id, span));
+            let quoted = || quoted(&name(spans, Some(span))).into();
+            Some(Rc::clone(named.or_insert_with(quoted)))
+        });
+        (module, function.unwrap_or_default())
+    }
 }
 
 fn position(lines: &Lines, at: u64) -> (String, String) {

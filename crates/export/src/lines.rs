@@ -35,6 +35,11 @@ impl Lines {
         Self(rows)
     }
 
+    /// Returns true if no line is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The line of an instruction.
     pub(crate) fn at(&self, address: u64) -> Option<(&Rc<str>, u32)> {
         let after = self.0.partition_point(|row| row.range.start <= address);

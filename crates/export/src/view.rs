@@ -12,10 +12,10 @@
 //! Lines are in the order of their starts and do not overlap, but where two instructions share bytes. Transfers are in the order of
 //! [`Transfer`], each once. Counts are whole numbers: estimates are rounded.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use trommel_code::{Block, Exit, Program};
-use trommel_tuple::{ModuleId, Place};
+use trommel_tuple::{ModuleId, Place, Vaddr};
 
 /// Ways in which control goes from one instruction to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -100,64 +100,34 @@ impl ModuleFlow {
     pub fn new(program: &Program, module: ModuleId) -> Option<Self> {
         let code = program.modules.get(&module)?;
         let blocks = code.blocks.all();
-        let by_last: BTreeMap<u64, &Block> = blocks.iter().map(|b| (b.last, b)).collect();
-        let mut found: BTreeMap<(Place, Place, Way), u64> = BTreeMap::new();
-        let mut add = |from: Place, to: Place, way: Way, count: u64| {
-            if count > 0 {
-                let sum = found.entry((from, to, way)).or_default();
-                *sum = sum.saturating_add(count);
-            }
-        };
-        for (of, other) in &program.modules {
-            for (&to, arrivals) in &other.blocks.transfers.into {
-                let to = Place::new(*of, trommel_tuple::Vaddr(to));
-                for arrival in arrivals {
-                    if *of != module && arrival.from.module() != module {
-                        continue;
-                    }
-                    let block = (arrival.from.module() == module)
-                        .then(|| by_last.get(&arrival.from.vaddr().0))
-                        .flatten();
-                    let way = way_of(arrival.call, block.copied(), arrival.from, to);
-                    add(arrival.from, to, way, whole(arrival.count.times));
-                }
-            }
-        }
-        let place = |at: u64| Place::new(module, trommel_tuple::Vaddr(at));
+        let mut found = Found(recorded(program, module, blocks));
+        let place = |at: u64| Place::new(module, Vaddr(at));
         for block in blocks {
-            let count = block.count.map_or(0, |count| whole(count.times));
+            let count = times(block);
             match block.exit {
-                Exit::Jump(to) => add(place(block.last), place(to), Way::Jump, count),
+                Exit::Jump(to) => found.add(place(block.last), place(to), Way::Jump, count),
                 Exit::Next if code.blocks.at(block.end).is_some() => {
-                    add(place(block.last), place(block.end), Way::Fall, count);
+                    found.add(place(block.last), place(block.end), Way::Fall, count);
                 }
                 _ => {}
             }
         }
-        let into = arrivals(&found, module);
+        found.add_up();
+        let into = found.arrivals(module);
         for block in blocks {
             if let Exit::Call | Exit::System = block.exit
                 && let Some(next) = code.blocks.at(block.end)
             {
                 let came = into.get(&block.end).copied().unwrap_or(0);
-                let most = block.count.map_or(0, |count| whole(count.times));
-                let next = next.count.map_or(0, |count| whole(count.times));
-                let count = next.saturating_sub(came).min(most);
-                if count > 0 {
-                    found.insert((place(block.last), place(block.end), Way::Back), count);
-                }
+                let count = times(next).saturating_sub(came).min(times(block));
+                found.add(place(block.last), place(block.end), Way::Back, count);
             }
         }
-        let transfer = |((from, to, way), count)| Transfer {
-            from,
-            to,
-            way,
-            count,
-        };
+        found.add_up();
         Some(Self {
             module,
             lines: blocks.iter().filter_map(straight).collect(),
-            transfers: found.into_iter().map(transfer).collect(),
+            transfers: found.0,
         })
     }
 
@@ -181,8 +151,13 @@ pub(crate) fn whole(times: f64) -> u64 {
     times.round() as u64
 }
 
+/// Executions of a block, as far as they are known.
+fn times(block: &Block) -> u64 {
+    block.count.map_or(0, |count| whole(count.times))
+}
+
 fn straight(block: &Block) -> Option<Straight> {
-    let count = whole(block.count?.times);
+    let count = times(block);
     (count > 0).then_some(Straight {
         start: block.start,
         last: block.last,
@@ -204,14 +179,66 @@ fn way_of(call: bool, block: Option<&Block>, from: Place, to: Place) -> Way {
     }
 }
 
-/// Transfers into each place of a module, added up.
-fn arrivals(found: &BTreeMap<(Place, Place, Way), u64>, module: ModuleId) -> BTreeMap<u64, u64> {
-    let mut into: BTreeMap<u64, u64> = BTreeMap::new();
-    for ((_, to, _), count) in found {
-        if to.module() == module {
-            let sum = into.entry(to.vaddr().0).or_default();
-            *sum = sum.saturating_add(*count);
+/// Recorded transfers that begin or end in a module.
+fn recorded(program: &Program, module: ModuleId, blocks: &[Block]) -> Vec<Transfer> {
+    let by_last: HashMap<u64, &Block> = blocks.iter().map(|b| (b.last, b)).collect();
+    let mut all = Vec::new();
+    for (of, other) in &program.modules {
+        for (&to, arrivals) in &other.blocks.transfers.into {
+            let to = Place::new(*of, Vaddr(to));
+            for arrival in arrivals {
+                let from = arrival.from;
+                if *of != module && from.module() != module {
+                    continue;
+                }
+                let block = (from.module() == module).then(|| by_last.get(&from.vaddr().0));
+                let way = way_of(arrival.call, block.flatten().copied(), from, to);
+                let count = whole(arrival.count.times);
+                all.push(Transfer {
+                    from,
+                    to,
+                    way,
+                    count,
+                });
+            }
         }
     }
-    into
+    all
+}
+
+/// Transfers as they are found.
+struct Found(Vec<Transfer>);
+
+impl Found {
+    fn add(&mut self, from: Place, to: Place, way: Way, count: u64) {
+        self.0.push(Transfer {
+            from,
+            to,
+            way,
+            count,
+        });
+    }
+
+    /// Brings them in order, each once.
+    fn add_up(&mut self) {
+        self.0.retain(|transfer| transfer.count > 0);
+        self.0.sort_unstable();
+        self.0.dedup_by(|next, sum| {
+            let same = (next.from, next.to, next.way) == (sum.from, sum.to, sum.way);
+            if same {
+                sum.count = sum.count.saturating_add(next.count);
+            }
+            same
+        });
+    }
+
+    /// Transfers into each place of a module, added up.
+    fn arrivals(&self, module: ModuleId) -> HashMap<u64, u64> {
+        let mut into: HashMap<u64, u64> = HashMap::new();
+        for transfer in self.0.iter().filter(|t| t.to.module() == module) {
+            let sum = into.entry(transfer.to.vaddr().0).or_default();
+            *sum = sum.saturating_add(transfer.count);
+        }
+        into
+    }
 }

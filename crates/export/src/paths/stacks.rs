@@ -34,7 +34,7 @@ fn write(
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let tree = paths.tree;
-    let mut builder = Builder::new();
+    let mut builder = Builder::new(out);
     let types = match tree.basis {
         Basis::Stacks => [("samples", "count"), ("cpu", "nanoseconds")],
         Basis::Contexts => [("calls", "count"), ("instructions", "count")],
@@ -72,7 +72,7 @@ fn write(
         Basis::Stacks => total.own / total.times.max(1),
         Basis::Contexts => 1,
     };
-    builder.finish(paths.profile, types[1], period, out)
+    builder.finish(paths.profile, types[1], period)
 }
 
 /// Locations that were written.
@@ -83,7 +83,7 @@ struct Places {
 }
 
 impl Places {
-    fn mapping(&mut self, builder: &mut Builder, paths: &CallPaths<'_>, id: ModuleId) -> u64 {
+    fn mapping(&mut self, builder: &mut Builder<'_>, paths: &CallPaths<'_>, id: ModuleId) -> u64 {
         let module = paths.profile.modules.iter().find(|m| m.id == id);
         let next = self.mappings.len() as u64 + 1;
         let mapping = *self.mappings.entry(id).or_insert(next);
@@ -95,7 +95,7 @@ impl Places {
 
     fn location(
         &mut self,
-        builder: &mut Builder,
+        builder: &mut Builder<'_>,
         paths: &CallPaths<'_>,
         symbols: &mut Symbols<'_>,
         at: Place,
