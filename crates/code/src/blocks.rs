@@ -12,7 +12,8 @@
 //! 2. that of other events in it, such as of loads;
 //! 3. what comes in: arrivals, the block before it, direct jumps, and what the call before it came back;
 //! 4. what goes on, less what else came there. Where nothing in the code leads to a block it is preferred to 3: such code may be entered
-//!    in ways that are no events.
+//!    in ways that are no events. A system call goes on into what follows it; that is asked only where no event leads to the block, as the
+//!    kernel may come back another number of times.
 //!
 //! # Why it is right
 //! Every transfer with two ways is an event. So each block that ends without one has one way out, and the counts solve a
@@ -193,7 +194,7 @@ impl<'s> Solver<'s> {
             };
             if let Some(&there) = index.get(&target) {
                 from[there].push(way);
-                if way == From::Block(n) {
+                if block.exit != Exit::Call {
                     to[n] = Some(there);
                 }
             }
@@ -246,7 +247,7 @@ impl<'s> Solver<'s> {
         let mut sum = self.transfers.arrivals(self.blocks[n].start);
         for way in 0..self.from[n].len() {
             sum = sum.plus(match self.from[n][way] {
-                From::Block(other) if Some(other) == but => continue,
+                From::Block(other) | From::Call(other) if Some(other) == but => continue,
                 From::Block(other) => self.found[other]?,
                 From::Call(caller) => {
                     let executed = self.found[caller]?;
@@ -260,6 +261,10 @@ impl<'s> Solver<'s> {
     /// Returns what went on from a block.
     fn outflow(&mut self, n: usize) -> Option<Count> {
         let to = self.to[n].filter(|to| *to != n)?;
+        let block = &self.blocks[n];
+        if block.exit == Exit::System && self.transfers.arrivals(block.start).times > 0.0 {
+            return None;
+        }
         let there = self.found[to]?;
         Some(there.less(self.inflow(to, Some(n))?))
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use trommel_symbol::Code;
 
 /// An instruction, or a byte that is none.
@@ -179,13 +179,19 @@ pub fn falls_through(instruction: &Instruction) -> bool {
             | FlowControl::IndirectBranch
             | FlowControl::Return
             | FlowControl::Exception => false,
-            FlowControl::Next
-            | FlowControl::ConditionalBranch
+            // Only the kernel may execute it: programs fault.
+            FlowControl::Next => instruction.mnemonic() != Mnemonic::Hlt,
+            FlowControl::ConditionalBranch
             | FlowControl::Call
             | FlowControl::IndirectCall
             | FlowControl::Interrupt
             | FlowControl::XbeginXabortXend => true,
         }
+}
+
+/// Returns true of an instruction that no program can execute. After a call, it says that the call never comes back.
+pub(crate) fn always_faults(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Ud2)
 }
 
 #[cfg(test)]

@@ -26,11 +26,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use iced_x86::{FlowControl, Instruction};
+use iced_x86::{FlowControl, Instruction, Mnemonic};
 use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
 
-use crate::body::{Body, direct_target, falls_through};
+use crate::body::{Body, Line, always_faults, direct_target, falls_through};
+use crate::kernel::never_comes_back;
 
 /// Ways in which a count is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -330,7 +331,7 @@ struct Runs {
 impl Runs {
     fn new(body: &Body, targets: &[u64]) -> Self {
         let lines = body.lines();
-        let next: Vec<Option<usize>> = (lines.iter())
+        let mut next: Vec<Option<usize>> = (lines.iter())
             .map(|line| {
                 body.index(line.end())
                     .filter(|_| falls_through(&line.instruction))
@@ -354,6 +355,12 @@ impl Runs {
         {
             if let Some(n) = body.index(at) {
                 head[n] = true;
+            }
+        }
+        for (n, next) in next.iter_mut().enumerate() {
+            if let Some(after) = next.filter(|_| is_last(lines, &head, n)) {
+                before[after] -= 1;
+                *next = None;
             }
         }
         let mut all: Vec<Vec<usize>> = Vec::new();
@@ -383,7 +390,9 @@ impl Runs {
             let there = match (is_plain(instruction), next[last]) {
                 (true, next) => next,
                 (false, Some(next)) if is_call(instruction) => {
-                    from[run_of[next]].push(From::Call(run));
+                    if !always_faults(&lines[next].instruction) {
+                        from[run_of[next]].push(From::Call(run));
+                    }
                     None
                 }
                 (false, _) if instruction.is_jmp_short_or_near() => {
@@ -402,6 +411,24 @@ impl Runs {
             to,
         }
     }
+}
+
+/// Returns true of a system call that never comes back, by the straight line that leads to it.
+fn is_last(lines: &[Line], head: &[bool], n: usize) -> bool {
+    if !matches!(
+        lines[n].instruction.mnemonic(),
+        Mnemonic::Syscall | Mnemonic::Int
+    ) {
+        return false;
+    }
+    let goes_on = |m: &usize| {
+        let (one, other) = (&lines[m - 1], &lines[*m]);
+        !head[*m] && one.end() == other.at && is_plain(&one.instruction)
+    };
+    let first = (1..=n).rev().take_while(goes_on).last();
+    let first = first.map_or(n, |m| m - 1);
+    let line: Vec<Instruction> = lines[first..=n].iter().map(|l| l.instruction).collect();
+    never_comes_back(&line).is_some()
 }
 
 struct Solver<'b> {

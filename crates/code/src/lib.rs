@@ -41,6 +41,7 @@ mod balance;
 mod blocks;
 mod body;
 mod flow;
+mod kernel;
 mod loops;
 mod mix;
 mod parameters;

@@ -12,6 +12,9 @@
 //! # Why it is right
 //! Each instruction is decoded at an address that control is known to have had, but for those of the last kind: they are decoded
 //! in step with the site, or left out. Time is bounded by the bytes of code: an address is decoded once.
+//!
+//! The kernel enters a program at the entry point of its file, which no event tells. After a call, an instruction that always faults was not executed:
+//! compilers put it where the call never comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +22,8 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use trommel_symbol::Code;
 
-use crate::body::{direct_target, falls_through};
+use crate::body::{always_faults, direct_target, falls_through};
+use crate::kernel::never_comes_back;
 use crate::transfers::Transfers;
 
 /// Ways in which control leaves an instruction.
@@ -39,7 +43,7 @@ pub enum Exit {
     System,
     /// A return.
     Return,
-    /// Nowhere: a trap, or no instruction.
+    /// Nowhere: a trap, no instruction, or a system call that never comes back.
     Nowhere,
 }
 
@@ -87,6 +91,8 @@ pub(crate) struct Step {
 pub(crate) struct Reached {
     pub(crate) steps: BTreeMap<u64, Step>,
     pub(crate) heads: BTreeSet<u64>,
+    /// System calls that never come back, by the vaddrs of the instructions that made their numbers.
+    last: Vec<(u64, u64)>,
 }
 
 /// Bytes that are decoded in search of the way to a site, at most.
@@ -106,11 +112,29 @@ impl Reached {
                 reached.from(code, vec![head]);
             }
         }
+        reached.from(code, code.entry().into_iter().collect());
+        reached.come_back(code);
         reached
+    }
+
+    /// Goes on after system calls to which other ways lead than the one along which their numbers are known.
+    fn come_back(&mut self, code: &Code<'_>) {
+        while let Some(found) = self.last.iter().position(|(since, at)| {
+            let others = self.heads.range(since + 1..=*at);
+            others.count() > 0
+        }) {
+            let (_, at) = self.last.swap_remove(found);
+            if let Some(step) = self.steps.get_mut(&at) {
+                step.exit = Exit::System;
+                let next = at + u64::from(step.length);
+                self.from(code, vec![next]);
+            }
+        }
     }
 
     /// Decodes from these heads on.
     fn from(&mut self, code: &Code<'_>, mut heads: Vec<u64>) {
+        let mut line = Vec::new();
         while let Some(head) = heads.pop() {
             if !self.heads.insert(head) || self.steps.contains_key(&head) {
                 continue;
@@ -120,6 +144,7 @@ impl Reached {
             };
             let mut decoder = Decoder::with_ip(64, bytes, head, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
+            line.clear();
             while decoder.can_decode() {
                 let at = decoder.ip();
                 if self.steps.contains_key(&at) {
@@ -128,15 +153,23 @@ impl Reached {
                     break;
                 }
                 decoder.decode_out(&mut instruction);
-                let exit = Exit::of(&instruction);
+                let mut exit = Exit::of(&instruction);
                 if instruction.is_invalid() {
                     break;
+                }
+                line.push(instruction);
+                if exit == Exit::System
+                    && let Some(since) = never_comes_back(&line)
+                {
+                    exit = Exit::Nowhere;
+                    self.last.push((since, at));
                 }
                 let length = instruction.len() as u8;
                 self.steps.insert(at, Step { length, exit });
                 match exit {
                     Exit::Next => continue,
                     Exit::Jump(to) => heads.push(to),
+                    Exit::Call if faults_at(code, at + u64::from(length)) => {}
                     Exit::Call | Exit::System => heads.push(at + u64::from(length)),
                     Exit::Branch | Exit::IndirectJump | Exit::Return | Exit::Nowhere => {}
                 }
@@ -171,4 +204,11 @@ impl Reached {
             false => site,
         }
     }
+}
+
+/// Returns true if the instruction at a vaddr always faults.
+fn faults_at(code: &Code<'_>, at: u64) -> bool {
+    let decoded = |bytes| Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+    code.at(at)
+        .is_some_and(|bytes| always_faults(&decoded(bytes)))
 }

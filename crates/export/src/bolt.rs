@@ -58,18 +58,9 @@ impl Format for Bolt {
         let (code, flow) = input.only(self.name())?;
         // BOLT knows functions by the file's own table, not by one that stands elsewhere.
         let own = input.symbols.own_tables(flow.module);
-        if own.is_some_and(|own| !own.symbols) {
-            return Err(ExportError::Stripped {
-                module: input.path(flow.module),
-                format: self.name(),
-            });
-        }
         let named = Named::new(input.symbols.function_symbols(flow.module));
-        if named.functions.is_empty() {
-            return Err(ExportError::Stripped {
-                module: input.path(flow.module),
-                format: self.name(),
-            });
+        if own.is_some_and(|own| !own.symbols) || named.functions.is_empty() {
+            return Err(input.nameless(flow.module, self.name()));
         }
         let mut all: BTreeMap<(At<'_>, At<'_>), u64> = BTreeMap::new();
         for transfer in leaders::transfers(input, &code, &flow) {

@@ -62,6 +62,16 @@ pub enum ExportError {
         /// The format.
         format: &'static str,
     },
+    /// A module with symbols, none of which says where a function ends.
+    #[error(
+        "{module}: its symbols are of no functions with a size, and {format} names functions by these; in assembly, write .type NAME, @function and .size NAME, . - NAME"
+    )]
+    Labels {
+        /// Path of the module.
+        module: String,
+        /// The format.
+        format: &'static str,
+    },
     /// A module without debug information.
     #[error(
         "{module}: has no debug information, and {format} counts source lines; compile with -g"

@@ -98,6 +98,19 @@ impl<'f> Input<'_, 'f> {
         Ok((code, flow))
     }
 
+    /// The reason why functions of a module have no names in its own file.
+    pub(crate) fn nameless(&self, module: ModuleId, format: &'static str) -> ExportError {
+        let has_labels = self
+            .symbols
+            .own_tables(module)
+            .is_some_and(|own| own.labels);
+        let module = self.path(module);
+        match has_labels {
+            true => ExportError::Labels { module, format },
+            false => ExportError::Stripped { module, format },
+        }
+    }
+
     /// Files among the modules whose code cannot be had, and why: they are gone, or others.
     pub fn gone(&self) -> Vec<(ModuleId, String)> {
         let is_file = |id: &ModuleId| self.module(*id).is_some_and(|m| m.path.starts_with(b"/"));

@@ -126,7 +126,7 @@ pub(crate) struct Line<'a> {
 /// A profile as it is written.
 pub(crate) struct Builder<'o> {
     packed: GzEncoder<&'o mut dyn Write>,
-    /// What is not packed yet.
+    /// Messages that are not packed yet.
     out: Message,
     /// The first error of the output.
     failed: Option<io::Error>,

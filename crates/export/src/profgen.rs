@@ -46,10 +46,7 @@ impl Format for Profgen {
         let (_, flow) = input.only(self.name())?;
         let own = input.symbols.own_tables(flow.module);
         if own.is_some_and(|own| !own.symbols && !own.debug) {
-            return Err(ExportError::Stripped {
-                module: input.path(flow.module),
-                format: self.name(),
-            });
+            return Err(input.nameless(flow.module, self.name()));
         }
         let base = input.symbols.code_base(flow.module).unwrap_or(0);
         let offset = |at: u64| at.wrapping_sub(base);

@@ -13,6 +13,7 @@ use crate::object_file::Header;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Code<'a> {
     parts: Vec<(u64, &'a [u8])>,
+    entry: Option<u64>,
 }
 
 impl<'a> Code<'a> {
@@ -33,12 +34,18 @@ impl<'a> Code<'a> {
         let parts: Vec<_> = parts
             .filter_map(|s| Some((s.p_vaddr(LE), s.data(LE, file).ok()?)))
             .collect();
-        (!parts.is_empty()).then_some(Self { parts })
+        let entry = Some(header.e_entry(LE)).filter(|entry| *entry != 0);
+        (!parts.is_empty()).then_some(Self { parts, entry })
     }
 
     /// Code that is at hand.
     pub fn new(parts: Vec<(u64, &'a [u8])>) -> Self {
-        Self { parts }
+        Self { parts, entry: None }
+    }
+
+    /// The vaddr where the kernel enters the file, if it is a program.
+    pub fn entry(&self) -> Option<u64> {
+        self.entry
     }
 
     /// The bytes from a vaddr to the end of its segment.

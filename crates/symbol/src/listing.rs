@@ -50,3 +50,15 @@ pub(crate) fn function_symbols(file: &ObjectFile<'_>) -> Vec<FunctionSymbol> {
     found.sort_by_key(|symbol| symbol.start);
     found
 }
+
+/// Returns true if `.symtab` has names of places in code, whatever they are names of.
+pub(crate) fn has_labels(file: &ObjectFile<'_>) -> bool {
+    let table = file.symbols(elf::SHT_SYMTAB);
+    table.iter().any(|symbol| {
+        let named = table
+            .symbol_name(LE, symbol)
+            .is_ok_and(|name| !name.is_empty());
+        let types = [elf::STT_NOTYPE, elf::STT_FUNC];
+        named && types.contains(&symbol.st_type()) && file.is_code(symbol.st_shndx(LE))
+    })
+}

@@ -13,7 +13,7 @@ use crate::code::{Code, extent};
 use crate::debug::{self, Debug, Dwarf};
 use crate::demangle::demangle;
 use crate::files::Files;
-use crate::listing::{FunctionSymbol, function_symbols};
+use crate::listing::{FunctionSymbol, function_symbols, has_labels};
 use crate::object_file::ObjectFile;
 use crate::separate::{DebugPlaces, Separate, mini};
 use crate::sources::Sources;
@@ -75,8 +75,10 @@ pub struct SourceRow {
 /// Tables that tools look for in the file that they are given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnTables {
-    /// Function symbols (`.symtab`).
+    /// Function symbols (`.symtab`) that say where functions end.
     pub symbols: bool,
+    /// Symbols of places in code, functions or not.
+    pub labels: bool,
     /// Debug information (`.debug_info`).
     pub debug: bool,
     /// Relocations of code, which `--emit-relocs` keeps.
@@ -232,7 +234,8 @@ impl<'a> Symbols<'a> {
         let file = Some(&opened.file).filter(|_| opened.in_place)?;
         let relocations = |(name, _): (&[u8], _)| name.starts_with(b".rela.text");
         Some(OwnTables {
-            symbols: !function_symbols(file).is_empty(),
+            symbols: function_symbols(file).iter().any(|f| f.size > 0),
+            labels: has_labels(file),
             debug: file.section(".debug_info").is_some(),
             relocations: file.sections().any(relocations),
         })

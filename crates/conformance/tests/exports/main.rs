@@ -4,6 +4,7 @@
 //! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. Viewers open the file, and show the report's sums.
 //! A test whose tool is missing says so.
 
+mod ends;
 mod kcachegrind;
 mod names;
 mod opened;
@@ -32,7 +33,8 @@ fn main() {
         .chain(optimisers::ALL)
         .chain(paths::ALL)
         .chain(opened::ALL)
-        .chain(refusals::ALL);
+        .chain(refusals::ALL)
+        .chain(ends::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
 }
