@@ -43,15 +43,16 @@ int main() {
 const PROGRAM: &str = "./a_program_with_a_long_name";
 
 /// Recordings, each with the name of its file.
-const RECORDED: [(&str, &str); 5] = [
+const RECORDED: [(&str, &str); 6] = [
     ("values", "-e edge,call,value"),
     ("types", "-e edge,call,type"),
     ("paths", "-e path"),
     ("contexts", "-e context"),
+    ("divided", "-e edge,call,context"),
     ("one", "--stream s.tstream --stream-limit 20000"),
 ];
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 27] = [
     "report values",
     "report values --no-debug-info",
     "report values --by event",
@@ -64,6 +65,9 @@ const COMMANDS: [&str; 24] = [
     "report paths",
     "report contexts",
     "report contexts --tree",
+    "report contexts --inlined",
+    "report divided --inlined",
+    "report divided --tree --inlined",
     "values values",
     "annotate values main",
     "annotate values --all --module a_program_with_a_long_name",

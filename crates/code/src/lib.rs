@@ -13,6 +13,7 @@
 //! | [`loops`](fn@loops) | the loops of a function, their entries and turns |
 //! | [`Mix`] | instructions, branches, loads and stores that were executed |
 //! | [`Program`] | what each function of a whole program did |
+//! | [`Inlined`] | what each inlined function did in the functions it is in |
 //! | [`usage`](fn@usage) | what becomes of a loaded value |
 //! | [`upkeep`](fn@upkeep) | whether a load only keeps the function's frame in order |
 //! | [`acyclic`](fn@acyclic) | the blocks of an acyclic path |
@@ -41,6 +42,7 @@ mod balance;
 mod blocks;
 mod body;
 mod flow;
+mod inlined;
 mod kernel;
 mod loops;
 mod mix;
@@ -59,6 +61,7 @@ pub use blocks::{Block, Blocks, Returns};
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};
 pub use iced_x86::{FlowControl, Instruction, Mnemonic};
+pub use inlined::{Inlined, InlinedPart};
 pub use loops::{Loop, loops};
 pub use mix::Mix;
 pub use parameters::{Parameter, REGISTERS, forwarded_by, parameters};

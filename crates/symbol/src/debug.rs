@@ -9,6 +9,9 @@ use addr2line::{Context, LookupResult};
 use crate::files::Files;
 use crate::object_file::ObjectFile;
 
+/// Nobody inlines deeper; a damaged tree may.
+const MAX_FRAMES: usize = 64;
+
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 /// Debug information of one file.
 pub(crate) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
@@ -110,10 +113,28 @@ impl<'a> Debug<'a> {
         Some((location.file?, location.line.filter(|line| *line > 0)?))
     }
 
+    /// Names of the functions inlined at `address` as they are in the file, innermost first.
+    pub(crate) fn inlined(&self, address: u64) -> Vec<Option<&'a [u8]>> {
+        let found = match self.0.find_frames(address) {
+            LookupResult::Output(found) => found,
+            load @ LookupResult::Load { .. } => load.skip_all_loads(),
+        };
+        let Ok(mut frames) = found else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        while names.len() < MAX_FRAMES
+            && let Ok(Some(frame)) = frames.next()
+        {
+            names.push(frame.function.map(|f| f.name.slice()));
+        }
+        // The function itself.
+        names.pop();
+        names
+    }
+
     /// The frames at `address`, innermost first; the last one is the function itself.
     pub(crate) fn frames(&self, address: u64) -> Vec<Position> {
-        /// Nobody inlines deeper; a damaged tree may.
-        const MAX_FRAMES: usize = 64;
         let found = match self.0.find_frames(address) {
             LookupResult::Output(found) => found,
             load @ LookupResult::Load { .. } => load.skip_all_loads(),

@@ -21,6 +21,9 @@ use crate::spans::Spans;
 use crate::table::SymbolIndex;
 use crate::vdso::own_vdso;
 
+/// Name of an inlined function that has none.
+const UNKNOWN: &[u8] = b"??";
+
 /// Names of a place. All parts are optional: a stripped program has none of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Location {
@@ -92,6 +95,8 @@ pub struct Symbols<'a> {
     debug_limit: u64,
     modules: Vec<Source<'a>>,
     strings: HashMap<Box<str>, Rc<str>>,
+    /// Names of inlined functions, by their names as they are in the file.
+    inlined: HashMap<&'a [u8], Rc<str>>,
     cache: HashMap<Place, Rc<Location>>,
 }
 
@@ -104,6 +109,7 @@ impl<'a> Symbols<'a> {
             debug_limit: u64::MAX,
             modules: Vec::new(),
             strings: HashMap::new(),
+            inlined: HashMap::new(),
             cache: HashMap::new(),
         };
         for module in modules {
@@ -162,6 +168,24 @@ impl<'a> Symbols<'a> {
             }
         };
         Some((file, line))
+    }
+
+    /// The functions inlined at an instruction, innermost first, as [`Location::inlined`] has them; cheaper than [`Self::locate`] for many places.
+    pub fn inlined(&mut self, place: Place) -> Vec<Rc<str>> {
+        let Some(source) = self.modules.get(usize::from(place.module().0)) else {
+            return Vec::new();
+        };
+        let Ok(opened) = source.opened(self.files) else {
+            return Vec::new();
+        };
+        let debug = opened.debug(self.files, self.debug_limit);
+        let names = debug.map(|debug| debug.inlined(place.vaddr().0));
+        let name = |name: Option<&'a [u8]>| {
+            let name = name.unwrap_or(UNKNOWN);
+            let known = self.inlined.entry(name);
+            Rc::clone(known.or_insert_with(|| demangle(name).into()))
+        };
+        names.unwrap_or_default().into_iter().map(name).collect()
     }
 
     /// Returns where in a module the functions of a name are, as it is in the file or demangled.
@@ -359,10 +383,7 @@ impl<'a> Symbols<'a> {
             location.outer_file = outermost.file.as_deref().map(|f| self.shared(f));
             location.outer_line = outermost.line.filter(|line| *line > 0);
             for frame in inlined {
-                let name = frame
-                    .function
-                    .as_deref()
-                    .map_or_else(|| "??".into(), demangle);
+                let name = demangle(frame.function.as_deref().unwrap_or(UNKNOWN));
                 location.inlined.push(Frame {
                     function: self.shared(&name),
                     file: frame.file.as_deref().map(|f| self.shared(f)),

@@ -68,6 +68,7 @@ Examples:
   trommel report                         the hottest functions and loops of trommel.data
   trommel report --by line               the hottest lines of source
   trommel report --tree contexts.data    call paths, of a recording with -e context
+  trommel report --inlined               inlined functions by themselves
   trommel report -e edge --top 100       the 100 hottest branches
   trommel report --html report.html      one page for a browser, which needs no network
   trommel report --json other.data       everything, for scripts (`trommel help json`)
@@ -87,6 +88,12 @@ pub(crate) struct ReportArgs {
     /// Call paths, hottest first, from -e context
     #[arg(long, conflicts_with_all = ["event", "by", "json"])]
     pub(crate) tree: bool,
+
+    /// Functions that were inlined by themselves, and in call paths below those that they are in
+    ///
+    /// Debug information tells which instructions came from them. JSON has them beside the function that they are in.
+    #[arg(long, conflicts_with_all = ["event", "html", "no_debug_info", "per_interval"])]
+    pub(crate) inlined: bool,
 
     /// Each interval with its candidates, and phases of intervals that are alike
     ///

@@ -84,6 +84,12 @@ pub(super) fn functions(
         ]);
     }
     table.write(out, shown.style)?;
+    if view.expands {
+        writeln!(
+            out,
+            "# inlined functions are known with branches and calls: trommel record -e edge,call,context"
+        )?;
+    }
     more(out, all.len(), shown.top)
 }
 
@@ -110,6 +116,9 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Res
                     json.member_object("call")?;
                     json.number("module", call.module().0)?;
                     json.number("vaddr", call.vaddr().0)?;
+                    if view.expands {
+                        json.texts("inlined", view.inlined_at(call))?;
+                    }
                     json.end_object()
                 }
                 None => json.null("call"),

@@ -12,24 +12,15 @@ use trommel_tuple::{Kind, ModuleId};
 
 use super::Shown;
 use super::contexts::{self, Costs};
-use super::table::{Table, limits_title, more, range};
+use super::inlined;
+use super::row::Row;
+use super::table::{INLINED, Table, limits_title, more, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::grouped;
 
 /// Functions with a smaller part of all instructions are not on the first screen.
 const LEAST_SHARE: f64 = 0.0005;
-
-/// A line: a function, or several that are folded.
-struct Row<'f> {
-    name: String,
-    /// Hottest of what is folded.
-    first: &'f Function,
-    executed: Count,
-    at_least: bool,
-    calls: Count,
-    folded: bool,
-}
 
 /// Returns true if a module is a program, rather than a library or the kernel's.
 pub(crate) fn is_program(module: &Module) -> bool {
@@ -93,21 +84,17 @@ pub(super) fn write(
     let Shown { top, chosen, .. } = *shown;
     let whole = executed(shown);
     let all: Vec<&Function> = shown.functions().collect();
-    let rows = rows(view, &all);
+    let rows = rows(view, shown, &all);
     let least = if chosen {
         0.0
     } else {
         LEAST_SHARE * whole.times
     };
-    let own = |row: &&Row<'_>| {
-        let module = view
-            .profile
-            .modules
-            .iter()
-            .find(|m| m.id == row.first.module);
+    let own = |row: &&Row| {
+        let module = view.profile.modules.iter().find(|m| m.id == row.module);
         !row.folded && module.is_none_or(is_program)
     };
-    let (own, others): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rows.iter().partition(own);
+    let (own, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(own);
     for (rows, title, top) in [
         (own, "Functions of the program", top),
         (
@@ -130,8 +117,8 @@ pub(super) fn write(
             100.0 * sum / whole.times.max(1.0),
         )?;
         let hot = rows.iter().filter(|r| r.executed.times >= least.max(0.5));
-        let hot: Vec<&Row<'_>> = hot.copied().take(top).collect();
-        let table = table(view, &hot, whole.times);
+        let hot: Vec<&Row> = hot.copied().take(top).collect();
+        let table = table(view, shown, &hot, whole.times);
         if !table.is_empty() {
             table.write(out, shown.style)?;
         }
@@ -148,7 +135,7 @@ pub(super) fn summary(
 ) -> io::Result<()> {
     let whole = executed(shown);
     let all: Vec<&Function> = shown.functions().collect();
-    let rows = rows(view, &all);
+    let rows = rows(view, shown, &all);
     let at_least = rows.iter().any(|r| r.at_least);
     writeln!(
         out,
@@ -158,30 +145,39 @@ pub(super) fn summary(
         grouped(whole.times.round() as u64),
         grouped(all.len() as u64),
     )?;
-    let hot: Vec<&Row<'_>> = rows.iter().take(shown.top).collect();
-    table(view, &hot, whole.times).write(out, shown.style)
+    let hot: Vec<&Row> = rows.iter().take(shown.top).collect();
+    table(view, shown, &hot, whole.times).write(out, shown.style)
 }
 
-fn table(view: &mut View<'_>, rows: &[&Row<'_>], whole: f64) -> Table<8> {
+fn table(view: &mut View<'_>, shown: &Shown<'_>, rows: &[&Row], whole: f64) -> Table<9> {
     let limits = limits_title(view);
     let costs = contexts::costs(view);
     let inclusive = if costs.is_some() { "inclusive" } else { "" };
+    let inlined = if shown.inlined.is_some() { INLINED } else { "" };
     let titles = [
-        "self", "%", inclusive, "calls", limits, "function", "source", "module",
+        "self", "%", inclusive, "calls", inlined, limits, "function", "source", "module",
     ];
-    let mut table = Table::new(titles).numbers(4);
+    let mut table = Table::new(titles).numbers(5);
     for row in rows {
-        let start = row.first.start().filter(|_| !row.folded);
+        let place = row.place.filter(|_| !row.folded);
+        let start = place.filter(|_| row.stands);
         let cost = start.and_then(|start| contexts::cost_of(costs.as_ref()?, view, start));
         table.row([
             figure(&row.executed, row.at_least),
             format!("{:.2}%", 100.0 * row.executed.times / whole.max(1.0)),
             cost.map_or_else(String::new, |cost| grouped(cost.inclusive)),
-            figure(&row.calls, false),
+            match row.stands {
+                true => figure(&row.calls, false),
+                false => String::new(),
+            },
+            match row.inlined.times > 0.0 {
+                true => format!("{:.1}%", 100.0 * row.inlined.times / row.executed.times),
+                false => String::new(),
+            },
             row.executed.limits.map_or_else(String::new, range),
             row.name.clone(),
-            start.map_or_else(String::new, |place| view.source(place)),
-            module(view, row.first.module),
+            place.map_or_else(String::new, |place| view.source(place)),
+            module(view, row.module),
         ]);
     }
     table
@@ -200,8 +196,9 @@ pub(crate) fn module(view: &View<'_>, module: ModuleId) -> String {
 }
 
 /// The lines, most instructions first.
-fn rows<'f>(view: &mut View<'_>, all: &[&'f Function]) -> Vec<Row<'f>> {
-    let mut rows: Vec<Row<'f>> = Vec::new();
+fn rows(view: &mut View<'_>, shown: &Shown<'_>, all: &[&Function]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut divided = inlined::Rows::default();
     for function in all {
         let name = module(view, function.module);
         let fold = match (is_system(&name), function.stub) {
@@ -209,8 +206,8 @@ fn rows<'f>(view: &mut View<'_>, all: &[&'f Function]) -> Vec<Row<'f>> {
             (false, true) => Some("(stubs of calls into libraries)"),
             (false, false) => None,
         };
-        let same = |row: &&mut Row<'_>| {
-            row.folded && row.first.module == function.module && Some(&*row.name) == fold
+        let same = |row: &&mut Row| {
+            row.folded && row.module == function.module && Some(&*row.name) == fold
         };
         if let Some(fold) = fold {
             if let Some(row) = rows.iter_mut().find(same) {
@@ -219,25 +216,19 @@ fn rows<'f>(view: &mut View<'_>, all: &[&'f Function]) -> Vec<Row<'f>> {
                 row.at_least |= function.at_least;
                 continue;
             }
-            rows.push(row(fold.to_owned(), function, true));
+            rows.push(Row::new(fold.to_owned(), function, true));
         } else {
-            let shown = shown(view, function);
-            rows.push(row(shown, function, false));
+            let name = self::shown(view, function);
+            let mut row = Row::new(name, function, false);
+            if let Some(inlined) = shown.inlined {
+                divided.add(&mut row, function, inlined, rows.len());
+            }
+            rows.push(row);
         }
     }
+    divided.finish(view, &mut rows);
     rows.sort_by(|a, b| b.executed.times.total_cmp(&a.executed.times));
     rows
-}
-
-const fn row(name: String, first: &Function, folded: bool) -> Row<'_> {
-    Row {
-        name,
-        executed: first.executed,
-        at_least: first.at_least,
-        calls: first.calls,
-        first,
-        folded,
-    }
 }
 
 /// A function's name in a table.
@@ -276,6 +267,7 @@ pub(super) fn json<W: Write>(
         json.object()?;
         members(json, view, function)?;
         inclusive(json, view, function, costs.as_ref())?;
+        inlined::json(json, view, shown, function)?;
         json.end_object()?;
     }
     json.end_array()

@@ -7,6 +7,7 @@ mod custom;
 mod database;
 pub(crate) mod filter;
 pub(crate) mod functions;
+mod inlined;
 mod intervals;
 mod json;
 mod loops;
@@ -15,6 +16,7 @@ pub(crate) mod place;
 mod places;
 pub(crate) mod processes;
 pub(crate) mod queries;
+mod row;
 pub(crate) mod samples;
 mod stacks;
 pub(crate) mod summary;
@@ -29,7 +31,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trommel_code::{Function, Program};
+use trommel_code::{Function, Inlined, Program};
 use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
@@ -74,9 +76,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let symbols = symbols(&files, &profile, args);
     let mut view = View::new(&profile, symbols, confidence);
     view.full_names = args.full_names;
+    view.expands = args.inlined;
     if args.per_interval {
         let shown = Shown {
             program: None,
+            inlined: None,
             wanted: None,
             rows: &rows,
             top,
@@ -92,8 +96,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         derived => derived,
     };
     let (program, wanted) = derived.map_or((None, None), |(p, wanted)| (Some(p), wanted));
+    let inlined = match (&program, args.inlined) {
+        (Some(program), true) => Some(view.inlined(program)),
+        _ => None,
+    };
     let shown = Shown {
         program: program.as_ref(),
+        inlined: inlined.as_ref(),
         wanted: wanted.as_deref(),
         rows: &rows,
         top,
@@ -137,7 +146,10 @@ fn trees(
     let lines = args.top.map_or(tree::LINES, |_| shown.top);
     let all: Vec<_> = Basis::ALL
         .iter()
-        .filter_map(|basis| view.call_paths(*basis))
+        .filter_map(|basis| match args.inlined {
+            true => view.expanded_paths(*basis, shown.program.zip(shown.inlined)),
+            false => view.call_paths(*basis),
+        })
         .collect();
     for paths in &all {
         tree::write(out, view, paths, (lines, shown.style))?;
@@ -157,6 +169,8 @@ fn trees(
 pub(crate) struct Shown<'a> {
     /// Work of the functions, where that follows from the profile.
     program: Option<&'a Program>,
+    /// The same, divided by inlined functions, where that is asked for.
+    inlined: Option<&'a Inlined>,
     /// Modules that are wanted; `None`: all.
     wanted: Option<&'a [ModuleId]>,
     rows: &'a [processes::Row],

@@ -1,7 +1,7 @@
 //! Report on samples of the whole machine: the processes and functions that take its time, and the values in registers there.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use trommel_code::Use;
@@ -53,10 +53,27 @@ fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
 
 /// Functions, most time first; those without time of their own by their inclusive time.
 pub(crate) fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
+    let inclusive = stacks::sampled(view.profile).map(|tree| stacks::inclusive(view, tree));
+    functions_by(view, samples, stacks::key, inclusive)
+}
+
+/// The same with functions that were inlined by themselves.
+fn inlined(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
+    let has_paths = stacks::sampled(view.profile).is_some();
+    let inclusive = has_paths.then(|| stacks::inclusive_of_inlined(view));
+    functions_by(view, samples, stacks::innermost, inclusive)
+}
+
+/// Functions by what names the one of a place.
+fn functions_by(
+    view: &mut View<'_>,
+    samples: &Samples,
+    mut key: impl FnMut(&mut View<'_>, Place) -> Key,
+    inclusive: Option<HashMap<Key, Inclusive>>,
+) -> Vec<Function> {
     let kernel: BTreeMap<ModuleId, bool> = (view.profile.modules.iter())
         .map(|module| (module.id, is_kernel(view.profile, module.id)))
         .collect();
-    let inclusive = stacks::sampled(view.profile).map(|tree| stacks::inclusive(view, tree));
     let mut all: BTreeMap<Key, Function> = BTreeMap::new();
     let new = |key: &Key, at: Place| Function {
         name: key.1.clone().unwrap_or_else(|| "(no name)".into()),
@@ -67,7 +84,7 @@ pub(crate) fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function>
         inclusive: inclusive.is_some().then_some(0),
     };
     for (&at, found) in &samples.places {
-        let key = stacks::key(view, at);
+        let key = key(view, at);
         let function = all.entry(key.clone()).or_insert_with(|| new(&key, at));
         function.sampled.add(&found.sampled);
     }
@@ -295,7 +312,10 @@ pub(super) fn tables(
     if !of_processes {
         processes(out, rows, &total, top, style)?;
     }
-    let all = functions(view, samples);
+    let all = match view.expands {
+        true => inlined(view, samples),
+        false => functions(view, samples),
+    };
     if total.samples == 0 {
         return Ok(Vec::new());
     }

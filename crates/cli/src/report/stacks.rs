@@ -28,6 +28,15 @@ pub(super) fn key(view: &mut View<'_>, at: Place) -> Key {
     (at.module(), location.function.as_deref().map(str::to_owned))
 }
 
+/// The innermost function at a place: one that was inlined there, if there is one.
+pub(super) fn innermost(view: &mut View<'_>, at: Place) -> Key {
+    let location = view.locate(at);
+    match location.inlined.first() {
+        Some(frame) => (at.module(), Some(frame.function.to_string())),
+        None => key(view, at),
+    }
+}
+
 /// The tree of sampled paths, if there is one.
 pub(super) fn sampled(profile: &Profile) -> Option<&CallTree> {
     profile.call_tree(Basis::Stacks)
@@ -42,6 +51,25 @@ pub(super) fn inclusive(view: &mut View<'_>, tree: &CallTree) -> HashMap<Key, In
     for (key, at) in keys.into_iter().zip(places) {
         let time = costs[&key].inclusive;
         all.entry(key).or_insert(Inclusive { at, time });
+    }
+    all
+}
+
+/// The same of functions that were inlined too.
+pub(super) fn inclusive_of_inlined(view: &mut View<'_>) -> HashMap<Key, Inclusive> {
+    let Some(paths) = view.call_paths(Basis::Stacks) else {
+        return HashMap::new();
+    };
+    let costs = paths.costs();
+    let mut all = HashMap::new();
+    for node in &paths.nodes {
+        let of_path = &paths.functions[node.function];
+        let key = match node.inlined {
+            true => (of_path.module, Some(of_path.name.to_string())),
+            false => key(view, node.at),
+        };
+        let time = costs[node.function].inclusive;
+        all.entry(key).or_insert(Inclusive { at: node.at, time });
     }
     all
 }

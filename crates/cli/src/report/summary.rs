@@ -252,6 +252,7 @@ impl<'a> Shown<'a> {
     fn summary(program: Option<&'a trommel_code::Program>, rows: usize, style: Style) -> Self {
         Self {
             program,
+            inlined: None,
             wanted: None,
             rows: &[],
             top: rows,

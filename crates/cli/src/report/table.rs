@@ -14,10 +14,12 @@ use crate::output::{self, grouped, printable};
 pub(super) const VALUES_IN_ROW: usize = 3;
 /// The title of the column of limits.
 pub(super) const LIMITS: &str = "95 % limits";
+/// The title of the column with the part of a function that was inlined into others.
+pub(super) const INLINED: &str = "inlined";
 /// Columns that a table leaves out where it would be too wide, the first one first.
 const LEFT_OUT: [&str; 4] = [LIMITS, "module", "source", "distinct"];
 /// Columns that a table leaves out where they are empty.
-const OPTIONAL: [&str; 4] = ["source", "process", "thread", "error"];
+const OPTIONAL: [&str; 5] = ["source", "process", "thread", "error", INLINED];
 /// Columns of text are not made narrower than this.
 const LEAST_TEXT: usize = 8;
 

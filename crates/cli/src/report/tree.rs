@@ -38,21 +38,33 @@ pub(super) fn write(
     writeln!(out, "# {}: {amount} {of}", style.strong("Call paths"))?;
     writeln!(out, "#  total    self {times:>14}  function")?;
     let share = |part: u64| format!("{:.1}%", 100.0 * part as f64 / whole.max(1) as f64);
+    let about = |estimated| if estimated { "~" } else { "" };
     for (number, depth) in hottest(paths, &inclusive, top) {
         let node = &paths.nodes[number];
         let name = name(view, &paths.function(number).name);
         let line = format!(
-            "{:>8} {:>7} {:>14}  {}{name}",
+            "{:>8} {:>7} {:>14}  {}{name}{}",
             share(inclusive[number]),
-            share(node.weight.own),
-            grouped(node.weight.times),
+            format!("{}{}", about(node.estimated), share(node.weight.own)),
+            if node.inlined && node.weight.times == 0 {
+                String::new()
+            } else {
+                grouped(node.weight.times)
+            },
             " ".repeat(depth.min(DEEPEST)),
+            if node.inlined { " (inlined)" } else { "" },
         );
         writeln!(out, "{}", ended(&line, style.width))?;
     }
     if let Some(rest) = paths.nodes.len().checked_sub(top).filter(|n| *n > 0) {
         let rest = grouped(rest as u64);
         writeln!(out, "# … and {rest} more: --top N shows N, --top 0 all")?;
+    }
+    if paths.nodes.iter().any(|node| node.estimated) {
+        writeln!(
+            out,
+            "# ~ self of functions that were reached in several ways is divided as in all of these together"
+        )?;
     }
     lost(out, paths.tree)
 }

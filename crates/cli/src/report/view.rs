@@ -7,8 +7,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use trommel_code::{
-    Acyclic, Parameter, Program, REGISTERS, Upkeep, Use, acyclic, forwarded_by, parameters, upkeep,
-    usage,
+    Acyclic, Inlined, Parameter, Program, REGISTERS, Upkeep, Use, acyclic, forwarded_by,
+    parameters, upkeep, usage,
 };
 use trommel_export::CallPaths;
 use trommel_profile::call_tree;
@@ -42,6 +42,8 @@ pub(crate) struct View<'p> {
     compiled: HashSet<&'p [u8]>,
     /// Names are shown with all that compilers put into them.
     pub(crate) full_names: bool,
+    /// Functions that were inlined are shown by themselves.
+    pub(crate) expands: bool,
     /// Places that JSON has in one table.
     pub(crate) places: Option<Places>,
 }
@@ -143,6 +145,7 @@ impl<'p> View<'p> {
             parameters: HashMap::new(),
             compiled: profile.compiled.iter().map(|f| &f.name[..]).collect(),
             full_names: false,
+            expands: false,
             places: None,
         }
     }
@@ -307,6 +310,25 @@ impl<'p> View<'p> {
     /// The call paths of a basis, as functions.
     pub(crate) fn call_paths(&mut self, basis: call_tree::Basis) -> Option<CallPaths<'p>> {
         CallPaths::of(self.profile, basis, &mut self.symbols)
+    }
+
+    /// The same with the functions that were inlined into contexts.
+    pub(crate) fn expanded_paths(
+        &mut self,
+        basis: call_tree::Basis,
+        derived: Option<(&Program, &Inlined)>,
+    ) -> Option<CallPaths<'p>> {
+        CallPaths::inlined(self.profile, basis, &mut self.symbols, derived)
+    }
+
+    /// Divides the functions of a program by those that were inlined.
+    pub(crate) fn inlined(&mut self, program: &Program) -> Inlined {
+        Inlined::new(program, &mut self.symbols)
+    }
+
+    /// The functions inlined at a place, innermost first, in full.
+    pub(crate) fn inlined_at(&mut self, place: Place) -> Vec<Rc<str>> {
+        self.symbols.inlined(place)
     }
 
     /// Returns how to see the code around the first of these places that a function's name is known of.

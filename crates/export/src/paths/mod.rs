@@ -12,11 +12,12 @@
 //! # Invariants
 //! * A parent comes before its children.
 //! * The sums of both weights over all nodes are those of the tree.
-//! * A context is a function from its entry on, so nothing is inlined into it. What is inlined at an interrupted instruction, or at a
-//!   call, is expanded.
+//! * What is inlined at an interrupted instruction, or at a call, is expanded. A context is a function from its entry on, and is expanded
+//!   only by [`CallPaths::inlined`].
 
 mod firefox;
 mod folded;
+mod inlined;
 mod perf_script;
 mod speedscope;
 mod stacks;
@@ -25,6 +26,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::rc::Rc;
 
+use inlined::Divided;
+use trommel_code::{Inlined, Program};
 use trommel_profile::Profile;
 use trommel_profile::call_tree::{self, Basis, CallTree, Cost, Weight};
 use trommel_symbol::{Spans, Symbols};
@@ -89,6 +92,8 @@ pub struct PathNode {
     pub at: Place,
     /// Its own weight.
     pub weight: Weight,
+    /// That is a proportion of a function's.
+    pub estimated: bool,
 }
 
 /// Call paths as functions.
@@ -112,6 +117,25 @@ impl<'p> CallPaths<'p> {
 
     /// Those of a basis. `None`: the profile has none.
     pub fn of(profile: &'p Profile, basis: Basis, symbols: &mut Symbols<'_>) -> Option<Self> {
+        Self::built(profile, (basis, false, None), symbols)
+    }
+
+    /// Those of a basis with the functions that were inlined into contexts too. Own instructions of contexts are divided where the program is
+    /// derived.
+    pub fn inlined(
+        profile: &'p Profile,
+        basis: Basis,
+        symbols: &mut Symbols<'_>,
+        derived: Option<(&Program, &Inlined)>,
+    ) -> Option<Self> {
+        Self::built(profile, (basis, true, derived), symbols)
+    }
+
+    fn built(
+        profile: &'p Profile,
+        (basis, expanded, derived): (Basis, bool, Option<(&Program, &Inlined)>),
+        symbols: &mut Symbols<'_>,
+    ) -> Option<Self> {
         let tree = profile.call_tree(basis);
         let tree = tree.filter(|tree| !tree.nodes().is_empty())?;
         let mut builder = Builder {
@@ -125,18 +149,31 @@ impl<'p> CallPaths<'p> {
                 nodes: Vec::new(),
             },
         };
+        let expanded = expanded && basis == Basis::Contexts;
+        let derived = derived.filter(|_| expanded);
+        let divided = derived.map(|(program, inlined)| Divided::new(program, inlined, tree));
         let mut innermost: Vec<usize> = Vec::with_capacity(tree.nodes().len());
         for node in tree.nodes() {
             let mut parent = node.parent.map(|parent| innermost[parent.0 as usize]);
+            if let (Some(caller), Some(above), true) = (node.parent, parent, expanded) {
+                let caller = tree.nodes()[caller.0 as usize].frame.at;
+                parent = Some(builder.at_call(symbols, (above, caller), node.frame.call));
+            }
             let frames = builder.names.frames(symbols, node.frame.at, tree.basis);
             let last = frames.len() - 1;
             for (depth, function) in frames.into_iter().enumerate() {
-                let weight = if depth == last {
-                    node.weight
-                } else {
-                    Weight::default()
+                let weight = match (depth == last, &divided) {
+                    (true, None) => node.weight,
+                    (true, Some(_)) => Weight {
+                        own: 0,
+                        ..node.weight
+                    },
+                    (false, _) => Weight::default(),
                 };
                 parent = Some(builder.add(parent, function, depth > 0, node.frame.at, weight));
+            }
+            if let (Some(number), Some(divided)) = (parent, &divided) {
+                builder.divided(number, node, divided);
             }
             innermost.extend(parent);
         }
@@ -249,6 +286,7 @@ impl Builder<'_> {
                 inlined,
                 at,
                 weight: Weight::default(),
+                estimated: false,
             });
             nodes.len() - 1
         });
