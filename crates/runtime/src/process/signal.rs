@@ -252,7 +252,7 @@ fn asked_to_leave(
     blocked: u64,
 ) {
     thread.leaving = true;
-    let found = place(runtime, context, frame.rip);
+    let found = place(runtime, context, frame);
     let app = match &found {
         Where::Boundary(app, _) => *app,
         Where::Inside(_, step) => step.app,
@@ -302,7 +302,7 @@ fn found(
     if caused && written::resolve(runtime, thread, context, info, frame) {
         return;
     }
-    match place(runtime, context, frame.rip) {
+    match place(runtime, context, frame) {
         Where::Boundary(app, at) => {
             stop_stepping(thread, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
@@ -421,7 +421,7 @@ fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, fra
     if context.at_boundary == 0 {
         // Inside a step (a chunk was full, a probe has crossed over): on to the boundary, unless that is just there.
         frame.rip = context.target.0;
-        if let Where::Boundary(app, at @ Some(_)) = place(runtime, context, frame.rip) {
+        if let Where::Boundary(app, at @ Some(_)) = place(runtime, context, frame) {
             return arrived(runtime, thread, context, frame, app, at);
         }
         return roll(runtime, thread, frame);
@@ -463,7 +463,7 @@ fn stepped(
         }
         return arrived(runtime, thread, context, frame, pc, None);
     }
-    match place(runtime, context, frame.rip) {
+    match place(runtime, context, frame) {
         Where::Boundary(app, at) => {
             thread.signals.rolling = false;
             frame.eflags &= !TRAP_FLAG;

@@ -49,7 +49,7 @@ pub(super) fn resolve(
     if !runtime.code_pages.knows(page) || !runtime.open(page) && !is_writable(page) {
         return false;
     }
-    let (app, fragment, step) = match place(runtime, context, frame.rip) {
+    let (app, fragment, step) = match place(runtime, context, frame) {
         Where::Boundary(app, Some((fragment, step))) => (app, fragment, step),
         Where::Inside(fragment, step) => {
             let spilled = step.at_fault;
@@ -85,7 +85,7 @@ fn unaligned(
     if info.signo != SIGBUS || info.code != BUS_ADRALN {
         return false;
     }
-    let Where::Inside(fragment, _) = place(runtime, context, frame.rip) else {
+    let Where::Inside(fragment, _) = place(runtime, context, frame) else {
         return false;
     };
     // SAFETY: the instruction there was fetched; the arena goes on after it.
