@@ -533,6 +533,19 @@ pub fn faults_are_served() -> bool {
     FAULTS_SERVED.load(Relaxed)
 }
 
+/// The program has guard regions, or had some (`MADV_GUARD_INSTALL`).
+static GUARDED: AtomicBool = AtomicBool::new(false);
+
+/// Takes note that pages of readable memory may be guards, which nobody may touch.
+pub fn expect_guards() {
+    GUARDED.store(true, Relaxed);
+}
+
+/// Returns whether pages of readable memory may be guards.
+pub fn has_guards() -> bool {
+    GUARDED.load(Relaxed)
+}
+
 /// Returns whether a page is in memory, so that reading it waits for nobody. True where the kernel does not say: of a file that
 /// the user neither owns nor may write.
 pub fn is_resident(page: u64) -> bool {

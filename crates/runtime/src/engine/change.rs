@@ -198,6 +198,22 @@ pub fn change_map(
     result
 }
 
+/// Makes a call of the app after which nobody may read what is in `range`. Nobody reads code meanwhile, also where none is known yet.
+pub fn take_away(process: &Process, range: Range, mut call: impl FnMut() -> i64) -> i64 {
+    let range = whole(range);
+    let mut runtime = process.runtime.lock();
+    if runtime.regions.is_reported(range) {
+        drop(runtime);
+        let _ = process.queue.settle();
+        runtime = process.runtime.lock();
+    }
+    runtime.doubt(range);
+    runtime.code_pages.forget(range);
+    let result = call();
+    runtime.regions.forget(range);
+    result
+}
+
 /// Handles a call that has replaced the contents of `range`.
 pub fn replaced(process: &Process, range: Range) {
     change_map(process, range, None, || 0);

@@ -183,6 +183,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         Heap::guarded_by(process.runtime.word());
     }
     if args.threads != 0 {
+        sys::expect_guards();
         return attach::prepare(process, thread, &args);
     }
     // SAFETY: in the area just filled in.

@@ -69,7 +69,8 @@ impl Mapping {
             };
         }
         let served = sys::faults_are_served();
-        if self.inode == 0 && !self.shared && self.readable && !served {
+        let is_plain = self.inode == 0 && !self.shared && self.readable;
+        if is_plain && !served && !sys::has_guards() {
             return Presence::There;
         }
         let index = ((page - self.range.start) / PAGE) as usize;

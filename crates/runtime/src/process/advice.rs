@@ -4,12 +4,16 @@
 //! Advice may drop pages, and code with them. Some of it takes effect at once: `MADV_DONTNEED`, `MADV_REMOVE`, guard regions.
 //! Some of it takes effect in each child: `MADV_DONTFORK`, `MADV_WIPEONFORK`, and `MAP_DROPPABLE`, which includes the latter.
 //! A process may give advice about itself by `process_madvise`, too, with a list of ranges.
+//! A page that is a guard (`MADV_GUARD_INSTALL`) is in memory that may be read and executed, and whoever touches it gets SIGSEGV.
 //!
 //! # Strategy
 //! The ranges of advice that drops pages are taken for replaced, once the kernel has had it. A descriptor does not say which
 //! process it is of, so the ranges of `process_madvise` are taken for this process's. Code is fetched again then, no more.
 //! Once a child may have other memory than its parent, each child fetches all of its code again. `mremap` may move such
 //! memory, so its ranges are not kept.
+//!
+//! Guards are installed under the runtime's lock, so that no code is read meanwhile. From the first one on each page of code is tried
+//! before it is read. Execution of a guard is the program's own fault. The kernel gives fresh pages when guards are removed.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,7 +22,7 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
 use crate::base::sys;
-use crate::engine::change::replaced;
+use crate::engine::change::{replaced, take_away};
 use crate::engine::state::Process;
 
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`, `MADV_HWPOISON` and guards.
@@ -35,11 +39,32 @@ const MAP_DROPPABLE: u64 = 8;
 /// Children may have other memory than their parent.
 static CHILDREN_DIFFER: AtomicBool = AtomicBool::new(false);
 
+/// Makes a call of the app's that gives advice, and sees to what follows.
+pub(super) fn give(process: &Process, number: u32, a: &[u64; 6], call: impl FnMut() -> i64) -> i64 {
+    let advice = match number {
+        nr::__NR_process_madvise => a[3],
+        _ => a[2],
+    };
+    if advice != GUARD_INSTALL {
+        let mut call = call;
+        let result = call();
+        given(process, number, a, (advice, result));
+        return result;
+    }
+    sys::expect_guards();
+    let range = match number {
+        // Of its list, which is rare.
+        nr::__NR_process_madvise => bounded(0, u64::MAX),
+        _ => bounded(a[0], a[1]),
+    };
+    take_away(process, range, call)
+}
+
 /// Sees to advice that the kernel has had from the process.
-pub(super) fn given(process: &Process, number: u32, a: &[u64; 6], result: i64) {
-    let (advice, succeeded) = match number {
-        nr::__NR_process_madvise => (a[3], result > 0),
-        _ => (a[2], result == 0),
+fn given(process: &Process, number: u32, a: &[u64; 6], (advice, result): (u64, i64)) {
+    let succeeded = match number {
+        nr::__NR_process_madvise => result > 0,
+        _ => result == 0,
     };
     if succeeded && CHANGES_CHILDREN.contains(&advice) {
         CHILDREN_DIFFER.store(true, Relaxed);
@@ -49,18 +74,22 @@ pub(super) fn given(process: &Process, number: u32, a: &[u64; 6], result: i64) {
         return;
     }
     match number {
-        nr::__NR_process_madvise => {
-            for at in 0..a[2].min(MOST_RANGES) {
-                let mut part = [0u8; 16];
-                if !sys::copy_checked(a[1].saturating_add(at * 16), &mut part) {
-                    return;
-                }
-                let [start, len] = words(part);
-                replaced(process, bounded(start, len));
-            }
-        }
+        nr::__NR_process_madvise => listed(a).for_each(|part| replaced(process, part)),
         _ => replaced(process, bounded(a[0], a[1])),
     }
+}
+
+/// The ranges of a call of `process_madvise`.
+fn listed(a: &[u64; 6]) -> impl Iterator<Item = Range> {
+    let list = a[1];
+    (0..a[2].min(MOST_RANGES)).map_while(move |n| {
+        let mut part = [0u8; 16];
+        let [start, len] = match sys::copy_checked(list.saturating_add(n * 16), &mut part) {
+            true => words(part),
+            false => return None,
+        };
+        Some(bounded(start, len))
+    })
 }
 
 /// Sees to a mapping that was made with these flags.

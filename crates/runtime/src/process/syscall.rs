@@ -180,9 +180,7 @@ fn touch_memory(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6
             })
         }
         nr::__NR_madvise | nr::__NR_process_madvise => {
-            let result = pass(thread, context, number);
-            advice::given(process, number, a, result);
-            result
+            advice::give(process, number, a, || pass(thread, context, number))
         }
         nr::__NR_mremap => {
             let result = change_map(process, range(a[0], a[1]), None, || {
