@@ -232,6 +232,8 @@ pub enum Detached {
     Dispatch = 23,
     /// A thread of another process in its memory was killed while it changed the runtime's state.
     Killed = 24,
+    /// It maps or unmaps memory at addresses where the runtime's memory is.
+    Place = 25,
 }
 
 impl Detached {
@@ -259,6 +261,7 @@ impl Detached {
             Self::Killed => {
                 "a process that shared its memory was killed while trommel worked for it"
             }
+            Self::Place => "it wants memory at addresses where trommel's is",
             Self::Restartable => "it has restartable sequences (rseq)",
             Self::SingleStep => "it steps through its own code with the trap flag",
             Self::Traced => "another process traces it",
@@ -288,6 +291,7 @@ impl Detached {
             22 => Self::Restartable,
             23 => Self::Dispatch,
             24 => Self::Killed,
+            25 => Self::Place,
             _ => return None,
         })
     }

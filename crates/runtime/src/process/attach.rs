@@ -57,6 +57,7 @@ use crate::memory::locking;
 use crate::process::bursts;
 use crate::process::loan::stop_for_host;
 use crate::process::signal;
+use crate::process::taken;
 
 const SIGTRAP: u64 = 5;
 
@@ -183,6 +184,7 @@ pub fn request(info: &Info) -> Option<u64> {
 pub fn depart(thread: &Thread) {
     wait_to_depart(thread);
     signal::give_up(thread);
+    taken::give_place(thread);
 }
 
 /// Waits, on the way to the app's own code, until the host has all threads out, if it wants that.

@@ -13,6 +13,7 @@
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | `stops` | threads that a process stops in its own memory |
 //! | [`syscall`] | system calls the runtime must see |
+//! | `taken` | calls about addresses where the runtime's own memory is |
 //! | [`thread`] | threads and processes: start and end |
 //! | [`window`] | signals that begin windows |
 
@@ -27,5 +28,6 @@ pub mod restricts;
 pub mod signal;
 mod stops;
 pub mod syscall;
+mod taken;
 pub mod thread;
 pub mod window;

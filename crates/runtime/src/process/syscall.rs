@@ -36,6 +36,7 @@ use crate::process::memory;
 use crate::process::restricts;
 use crate::process::signal;
 use crate::process::stops;
+use crate::process::taken;
 use crate::process::thread::Flags;
 
 /// Bytes of the instruction.
@@ -152,7 +153,11 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
         _ => match syscalls::role(number) {
             Role::Starts => start(thread, context, number, &a, next),
             Role::Waits => Handled::unless_signalled(signal::wait(thread, context, number, &a)),
-            _ => Handled::Made(touch_memory(thread, context, number, &a)),
+            _ => match taken::look(thread, number, &a) {
+                None => Handled::Made(touch_memory(thread, context, number, &a)),
+                Some(taken::Outcome::Answer(answer)) => Handled::Made(answer),
+                Some(taken::Outcome::Detach) => Handled::Detached(Detached::Place),
+            },
         },
     }
 }
