@@ -186,6 +186,13 @@ impl Ucontext {
         self.selectors & 0xffff == CODE_SEGMENT_64 && !self.has_trap_flag()
     }
 
+    /// Sets the segments that a handler starts with. Those of what it has interrupted may be what the processor has refused.
+    pub fn use_plain_segments(&mut self) {
+        const CODE_AND_STACK: u64 = 0xffff_0000_0000_ffff;
+        const PLAIN: u64 = 0x2b << 48 | 0x33;
+        self.selectors = self.selectors & !CODE_AND_STACK | PLAIN;
+    }
+
     /// Prepares a frame of the app for `rt_sigreturn`: the state loaded is the frame's, but control
     /// comes to `landing` in the runtime, and the kernel keeps the runtime's alternate stack. Returns where the
     /// app wants to go on and the alternate stack it wants.

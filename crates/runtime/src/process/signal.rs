@@ -603,6 +603,12 @@ fn deliver(
     let signal = info.signo;
     let action = runtime.actions_of(thread).0[signal as usize];
     match action.handler {
+        // The kernel has refused the frame that a handler returned to. No instruction would cause that again.
+        SIG_DFL | SIG_IGN if caused && frame.rip == Landmarks::sigreturned() => {
+            to_app_state(runtime, thread, context, frame, app, at);
+            frame.sigmask &= !bit(signal);
+            die(runtime, thread, context, info, frame, true);
+        }
         // The kernel does not let an instruction's fault be ignored.
         SIG_DFL | SIG_IGN if caused => {
             let app = repeated(info, app);

@@ -151,6 +151,7 @@ pub(super) fn call_handler(
     if action.flags & SA_NODEFER == 0 {
         frame.sigmask |= bit(info.signo);
     }
+    frame.use_plain_segments();
     // Registers as at the start of a handler; the kernel gives it fresh vector state.
     *frame.rsp() = at;
     *frame.reg(7) = info.signo as u64;
