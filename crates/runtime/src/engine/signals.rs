@@ -13,6 +13,9 @@ use crate::base::signals::{
 use crate::base::sys;
 use crate::crossing::arch;
 
+/// Flags of dispositions that the kernel keeps.
+const KNOWN_FLAGS: u64 = 0xdc00_0807;
+
 /// The app's view of its dispositions, which all threads share.
 pub struct Actions(pub [Action; SIGNALS]);
 
@@ -257,10 +260,21 @@ impl Actions {
         } else {
             new
         };
+        // Of flags that do not exist the kernel keeps none, since Linux 5.11: programs find out so which ones do.
+        let strange = new.flags & !KNOWN_FLAGS;
+        let wanted = Action {
+            flags: wanted.flags | strange,
+            ..wanted
+        };
         let result = set_action(signal, &wanted);
         if result == 0 {
+            let kept = match strange {
+                0 => 0,
+                _ => strange & get_action(signal).flags,
+            };
             self.0[slot] = Action {
                 mask: new.mask & !CANNOT_BE_BLOCKED,
+                flags: new.flags & KNOWN_FLAGS | kept,
                 ..new
             };
         }
