@@ -114,6 +114,27 @@ impl Terminal {
     }
 }
 
+impl Terminal {
+    /// CPU time of the process that has the terminal, without those that it started.
+    fn cpu(&self) -> Duration {
+        // `setsid` is it, or has started it.
+        let pid = self.command.id().to_string();
+        let started = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let started = started.expect("children");
+        let all = std::iter::once(&*pid).chain(started.split_whitespace());
+        let own = std::fs::canonicalize(env!("CARGO_BIN_EXE_trommel")).ok();
+        let is = |pid: &&str| std::fs::read_link(format!("/proc/{pid}/exe")).ok() == own;
+        let pid = all.into_iter().find(is).expect("the command");
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
+        let times = tasks.flatten().map(|task| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).expect("a thread");
+            let time = text.split(' ').next().and_then(|time| time.parse().ok());
+            Duration::from_nanos(time.expect("a time"))
+        });
+        times.sum()
+    }
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         // Where a test fails: the command ends with its terminal.
@@ -188,6 +209,25 @@ fn screens_fit_every_size_and_keys_choose() {
         .filter_map(|entry| std::fs::read_link(entry.path().join("exe")).ok())
         .any(|path| path == program);
     assert!(!running, "the program goes on");
+}
+
+/// Screens are paid from the budget: each is made once.
+#[test]
+fn a_screen_that_stays_takes_no_time() {
+    let dir = busy("top-still");
+    let mut top = Terminal::start(&dir, (80, 24), false);
+    top.until("a sum of moments", |lines| {
+        has(lines, &["windows in 2."]) || has(lines, &["windows in 3."])
+    });
+    top.press(" ");
+    top.until("the pause", |lines| has(lines, &["paused"]));
+    let (before, began) = (top.cpu(), Instant::now());
+    std::thread::sleep(Duration::from_millis(700));
+    let share = (top.cpu() - before).as_secs_f64() / began.elapsed().as_secs_f64();
+    // Moments are still received. A screen every tenth of a second took a multiple of this.
+    assert!(share < 0.004, "{:.2} % of a processor", 100.0 * share);
+    top.press("q");
+    assert!(top.command.wait().expect("ends").success());
 }
 
 #[test]

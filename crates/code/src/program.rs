@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::rc::Rc;
 
 use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
@@ -60,7 +61,7 @@ impl Function {
 #[derive(Debug)]
 pub struct ModuleCode {
     /// Its functions.
-    pub spans: Spans,
+    pub spans: Rc<Spans>,
     /// Executed blocks. There are none where the code has no bytes, but their transfers are there.
     pub blocks: Blocks,
     /// True if the code has bytes.
@@ -134,7 +135,7 @@ impl ModuleCode {
     fn new(
         module: ModuleId,
         symbols: &Symbols<'_>,
-        spans: Spans,
+        spans: Rc<Spans>,
         code: Option<&Code<'_>>,
         transfers: Transfers,
     ) -> Self {

@@ -3,12 +3,19 @@
 //! Parsed tables borrow from the bytes of their files, and new files turn up while others are in
 //! use. So the bytes live in an arena that the caller owns: [`Files`] only grows, and everything
 //! borrowed from it lives as long as the arena.
+//!
+//! Who shows a program that goes on asks again and again. So what is there already is not mapped or kept twice, and what took long to find
+//! out is remembered with it.
 #![allow(unsafe_code)] // reason: mapping a file is unsafe; see `Bytes::map`.
 
-use std::cell::{Cell, OnceCell};
-use std::fs::File;
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use memmap2::Mmap;
 
@@ -20,6 +27,8 @@ const ROOM: u64 = 8 << 30;
 pub struct Files {
     first: OnceCell<Box<Node>>,
     room: Cell<u64>,
+    /// By the address of the bytes: these stay where they are.
+    known: RefCell<HashMap<usize, Rc<dyn Any>>>,
 }
 
 impl Default for Files {
@@ -31,7 +40,29 @@ impl Default for Files {
 #[derive(Debug)]
 struct Node {
     bytes: Bytes,
+    /// The file that was mapped.
+    file: Option<Identity>,
     next: OnceCell<Box<Node>>,
+}
+
+/// A file as it was at some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -69,6 +100,7 @@ impl Files {
         Self {
             first: OnceCell::new(),
             room: Cell::new(room),
+            known: RefCell::default(),
         }
     }
 
@@ -79,9 +111,13 @@ impl Files {
 
     /// Keeps `bytes`.
     pub fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+        let same = |node: &&Node| matches!(&node.bytes, Bytes::Owned(there) if *there == bytes);
+        if let Some(node) = self.nodes().find(same) {
+            return node.bytes.slice();
+        }
         self.room
             .set(self.room.get().saturating_sub(bytes.len() as u64));
-        self.push(Bytes::Owned(bytes))
+        self.push(Bytes::Owned(bytes), None)
     }
 
     /// Maps the regular file at `path`. Pipes and devices are refused: they could block for ever.
@@ -93,10 +129,35 @@ impl Files {
         if metadata.len() == 0 {
             return Ok(&[]);
         }
-        Ok(self.push(Bytes::map(&File::open(path)?)?))
+        let there = Some(Identity::of(&metadata));
+        if let Some(node) = self.nodes().find(|node| node.file == there) {
+            return Ok(node.bytes.slice());
+        }
+        let file = File::open(path)?;
+        let identity = Identity::of(&file.metadata()?);
+        Ok(self.push(Bytes::map(&file)?, Some(identity)))
     }
 
-    fn push(&self, bytes: Bytes) -> &[u8] {
+    /// Returns what `make` makes of bytes here, and makes it once.
+    pub(crate) fn known<T: 'static>(&self, bytes: &[u8], make: impl FnOnce() -> T) -> Rc<T> {
+        let key = bytes.as_ptr().addr();
+        let known = self.known.borrow().get(&key).cloned();
+        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
+            return known;
+        }
+        let new = Rc::new(make());
+        self.known
+            .borrow_mut()
+            .insert(key, Rc::clone(&new) as Rc<dyn Any>);
+        new
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        let first = self.first.get();
+        std::iter::successors(first, |node| node.next.get()).map(|node| &**node)
+    }
+
+    fn push(&self, bytes: Bytes, file: Option<Identity>) -> &[u8] {
         let mut slot = &self.first;
         while let Some(node) = slot.get() {
             slot = &node.next;
@@ -104,6 +165,7 @@ impl Files {
         let node = slot.get_or_init(|| {
             Box::new(Node {
                 bytes,
+                file,
                 next: OnceCell::new(),
             })
         });
@@ -125,6 +187,40 @@ mod tests {
             (one, &two[..4], three),
             (&[1; 10][..], &b"\x7fELF"[..], &[3][..])
         );
+    }
+
+    #[test]
+    fn what_is_there_is_not_mapped_or_kept_again() {
+        let files = Files::with_room(100);
+        let own = Path::new("/proc/self/exe");
+        for _ in 0..3 {
+            files.map(own).expect("own file");
+            files.keep(vec![1; 10]);
+        }
+        assert_eq!((files.nodes().count(), files.room()), (2, 90));
+        files.keep(vec![2; 10]);
+        assert_eq!((files.nodes().count(), files.room()), (3, 80));
+    }
+
+    #[test]
+    fn a_file_that_changed_is_mapped_again() {
+        let path = std::env::temp_dir().join(format!("trommel-files-{}", std::process::id()));
+        let files = Files::new();
+        for content in ["one", "another"] {
+            std::fs::write(&path, content).expect("written");
+            assert_eq!(files.map(&path).ok(), Some(content.as_bytes()));
+            // Not while it is mapped: a new file takes its name.
+            std::fs::remove_file(&path).expect("removed");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_bytes_is_made_once() {
+        let files = Files::new();
+        let (one, two) = (files.keep(vec![1]), files.keep(vec![2]));
+        assert_eq!(*files.known(one, || 7), 7);
+        assert_eq!(*files.known(one, || 8), 7);
+        assert_eq!(*files.known(two, || 8), 8);
     }
 
     #[test]

@@ -221,11 +221,18 @@ impl<'a> Symbols<'a> {
     }
 
     /// The functions of a module, those without a name included.
-    pub fn spans(&self, module: ModuleId) -> Spans {
+    pub fn spans(&self, module: ModuleId) -> Rc<Spans> {
         let source = self.modules.get(usize::from(module.0));
         match source.map(|source| source.opened(self.files)) {
-            Some(Ok(opened)) => Spans::of(&opened.file, opened.index(self.files)),
-            _ => Spans::default(),
+            Some(Ok(opened)) => {
+                let spans = || Spans::of(&opened.file, opened.index(self.files));
+                match *self.places == DebugPlaces::default() {
+                    true => self.files.known(opened.file.bytes(), spans),
+                    // Another separate file may have other symbols.
+                    false => Rc::new(spans()),
+                }
+            }
+            _ => Rc::default(),
         }
     }
 

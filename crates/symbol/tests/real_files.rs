@@ -265,3 +265,12 @@ fn offsets_map_to_vaddrs_as_readelf_says() {
         assert_eq!(image.entry.0, start);
     }
 }
+
+/// Whoever shows a program while it runs has symbols for each moment.
+#[test]
+fn functions_of_a_file_are_looked_for_once() {
+    let files = Files::new();
+    let modules = [module(Path::new("/proc/self/exe"))];
+    let [one, two] = [0; 2].map(|_| Symbols::new(&files, &modules).spans(ModuleId(1)));
+    assert!(!one.all().is_empty() && std::rc::Rc::ptr_eq(&one, &two));
+}

@@ -37,6 +37,8 @@ pub(super) struct Settings {
     pub(super) pid: Option<i32>,
     pub(super) budget: f64,
     pub(super) delay: Duration,
+    /// The process that shows it.
+    pub(super) shown_by: i32,
     /// The interval profiler of a process, if its latest intervals are shown.
     pub(super) intervals: Option<Profiler>,
 }
@@ -106,7 +108,9 @@ fn windows(settings: Settings, pid: i32, lines: &mut Lines, guard: &Guard) -> Re
         snapshot.news = said.take();
         lines.write(&snapshot);
     };
-    let epochs = Epochs::new(settings.delay, &mut give);
+    // The parent has the terminal: what that takes is paid from the budget too.
+    let epochs =
+        Epochs::new(settings.delay, &mut give).shown_by(settings.shown_by, settings.budget);
     let recording = host::record_epochs(options, pid, None, guard, &mut notice, Some(epochs))?;
     give(recording.profile);
     // The process ends now: giving back each piece would only take time.

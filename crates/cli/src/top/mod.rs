@@ -69,6 +69,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         pid,
         budget: args.budget,
         delay: args.delay,
+        shown_by: std::process::id() as i32,
         intervals,
     };
     let guard = interrupt::guard();

@@ -93,6 +93,11 @@ impl State {
         state
     }
 
+    /// Returns true if a screen has the time since something, which goes on.
+    pub(super) const fn shows_time(&self) -> bool {
+        self.of_intervals && !self.paused
+    }
+
     /// Tables that there are.
     pub(super) const fn tables(&self) -> &'static [Shown] {
         match self.of_intervals {

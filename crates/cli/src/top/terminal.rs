@@ -68,17 +68,12 @@ pub(super) fn run(
     let keys = keys()?;
     let raw = Raw::enter()?;
     let mut drawn = Vec::new();
+    // Rows and page of the screen that is shown, and its room.
+    let mut shown = (0, 0, (0, 0));
+    // Sums are made for each screen, and are paid from the budget: where nothing changed there is none.
+    let mut changed = true;
     while !state.quits && !guard.asked() {
-        loop {
-            match moments.try_recv() {
-                Ok(moment) => held.push(moment),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    state.ended = true;
-                    break;
-                }
-            }
-        }
+        changed |= receive(moments, &mut state, &mut held);
         if !state.paused {
             held.drain(..).for_each(|moment| history.add(moment));
         }
@@ -88,16 +83,21 @@ pub(super) fn run(
         }
         let (width, height) = size()?;
         let room = (usize::from(width), usize::from(height));
-        let now = screen(&state, &history, room);
-        draw(&now, &mut drawn, room)?;
+        if changed || state.shows_time() || shown.2 != room {
+            let now = screen(&state, &history, room);
+            draw(&now, &mut drawn, room)?;
+            shown = (now.rows, now.page, room);
+        }
+        changed = false;
         if !wait(&keys)? {
             break;
         }
         while event::poll(Duration::ZERO)? {
+            changed = true;
             match event::read()? {
                 Event::Key(key) if key.kind == KeyEventKind::Press => {
                     if let Some(action) = action(key) {
-                        state.act(action, now.rows, now.page);
+                        state.act(action, shown.0, shown.1);
                     }
                 }
                 // Other columns: nothing of what is there holds.
@@ -108,6 +108,22 @@ pub(super) fn run(
     }
     drop(raw);
     Ok(history)
+}
+
+/// Takes the moments that have come. Returns true if that changes what is to be shown.
+fn receive(moments: &Receiver<Snapshot>, state: &mut State, held: &mut Vec<Snapshot>) -> bool {
+    let before = (held.len(), state.ended);
+    loop {
+        match moments.try_recv() {
+            Ok(moment) => held.push(moment),
+            Err(TryRecvError::Empty) => break,
+            Err(TryRecvError::Disconnected) => {
+                state.ended = true;
+                break;
+            }
+        }
+    }
+    before != (held.len(), state.ended)
 }
 
 /// The terminal that keys come from, as crossterm chooses it.

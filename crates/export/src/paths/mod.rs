@@ -300,7 +300,7 @@ impl Builder<'_> {
 /// Names of places, of functions without a symbol too.
 pub(crate) struct Names {
     modules: HashMap<ModuleId, Rc<str>>,
-    spans: HashMap<ModuleId, Spans>,
+    spans: HashMap<ModuleId, Rc<Spans>>,
 }
 
 impl Names {

@@ -15,8 +15,8 @@ use trommel_queue::State;
 use crate::channel::bell;
 use crate::channel::family::Family;
 use crate::channel::shared::Shared;
+use crate::kernel::clocks;
 use crate::kernel::interrupt::Guard;
-use crate::kernel::running::{self};
 use crate::ptrace::ended::Ended;
 use crate::serve::epochs::Epochs;
 use crate::serve::failure::{NotAttached, RecordError};
@@ -45,7 +45,7 @@ pub fn record_running(
 ) -> Result<Recording, RecordError> {
     let pid = Pid::from_raw(pid);
     let stream = options.stream()?;
-    let cpu_before = running::cpu_time(pid).unwrap_or_default();
+    let cpu_before = clocks::cpu_of(pid).unwrap_or_default();
     let mut said = Vec::new();
     let mut no_others = |_, _| ();
     let toll = options.toll()?;
@@ -127,7 +127,7 @@ struct Hold<'a> {
 impl Hold<'_> {
     /// Asks for the end of control when it is time, when no window begins any more: `stop`. Returns true if it has come.
     fn look(&mut self, state: Option<State>, stop: &mut dyn FnMut()) -> Option<()> {
-        if let Some(cpu) = running::cpu_time(self.pid) {
+        if let Some(cpu) = clocks::cpu_of(self.pid) {
             self.cpu = cpu;
         }
         while let Some(news) = self.keeper.news(Duration::ZERO) {

@@ -76,7 +76,7 @@ use crate::windows::sampling;
 use crate::windows::toll::Toll;
 use arrivals::{Arrival, Traced};
 pub use bursts::Line;
-use cost::{cpu_with, host_cpu};
+use cost::{cost, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
 use querying::Querying;
@@ -364,9 +364,10 @@ impl<'a> Session<'a> {
         }
         let before = self.host_before;
         let custom = self.custom.as_deref();
+        let epochs = self.epochs.as_ref();
         let mut often = sampling::RARE;
         for (_, process) in &mut self.processes {
-            let host = || cpu_with(custom).saturating_sub(before);
+            let host = || cost(custom, epochs).saturating_sub(before);
             if let Err(error) = process.pace(host, &mut self.births) {
                 (self.notice)(News::NoWindows(error));
             }
@@ -403,12 +404,14 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        let host = host_cpu().saturating_sub(self.host_before);
+        let host = cost(self.custom.as_deref(), Some(epochs)).saturating_sub(self.host_before);
+        let before = host_cpu();
         for (_, process) in &mut self.processes {
             let (profile, news) = process.epoch(self.options.kinds, host);
             news.into_iter().for_each(&mut *self.notice);
             profile.into_iter().for_each(|profile| epochs.give(profile));
         }
+        epochs.took(host_cpu().saturating_sub(before));
     }
 
     /// Returns true if processes are being made that have not said yet who they are.

@@ -3,10 +3,16 @@
 use std::time::Duration;
 
 use crate::ask::custom::Custom;
+use crate::serve::epochs::Epochs;
 
 /// Our CPU time so far, with that of the process of a module.
 pub(super) fn cpu_with(custom: Option<&Custom>) -> Duration {
     host_cpu() + custom.map_or(Duration::ZERO, Custom::cpu)
+}
+
+/// The same with that of the process that shows what is given away.
+pub(super) fn cost(custom: Option<&Custom>, epochs: Option<&Epochs<'_>>) -> Duration {
+    cpu_with(custom) + epochs.map_or(Duration::ZERO, Epochs::cpu_beside)
 }
 
 /// Our CPU time so far.

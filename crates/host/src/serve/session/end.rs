@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use trommel_profile::Profile;
 
 use super::Session;
-use super::cost::cpu_with;
+use super::cost::{cost, cpu_with};
 use crate::channel::family::Family;
 use crate::channel::memory;
 use crate::ptrace::ended::Ended;
@@ -46,7 +46,8 @@ impl Session<'_> {
                 Some(limit) => format!("{} converge {limit}%", self.options.compressor),
                 None => self.options.compressor.to_string(),
             };
-            let host = cpu_with(self.custom.as_deref()).saturating_sub(self.host_before);
+            let host = cost(self.custom.as_deref(), self.epochs.as_ref());
+            let host = host.saturating_sub(self.host_before);
             let kinds = self.options.kinds;
             let large = self.budget.is_large();
             let (done, ancestor, news) = process.finish(&compressor, kinds, host);
