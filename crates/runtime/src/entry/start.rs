@@ -182,8 +182,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if control.setup.options.load(Relaxed) != 0 {
         Heap::guarded_by(process.runtime.word());
     }
-    if args.threads != 0 {
+    if args.threads != 0 || plan.window != 0 {
+        // Made natively.
         sys::expect_guards();
+    }
+    if args.threads != 0 {
         return attach::prepare(process, thread, &args);
     }
     // SAFETY: in the area just filled in.

@@ -104,6 +104,10 @@ impl Regions {
             if let Some(i) = known.filter(|&i| self.known[i].is_same(&found)) {
                 fresh.push(found.range);
                 self.last = i;
+                if found.inode == 0 {
+                    // Pages may have become guards, which the kernel's list does not tell.
+                    self.known[i].verified.clear();
+                }
                 return (Lookup::Code(i), false);
             }
             if self.told.iter().any(|told| told.meets(&found.range)) {
@@ -185,6 +189,7 @@ impl Regions {
                 && all.get(start).is_some_and(|found| m.is_same(found))
                 && !shared.iter().any(is_of)
         });
+        known.iter_mut().for_each(|m| m.verified.clear());
         let is_one = |file: &File, fd| known.iter().any(|m| file.is_of(&m.file(), fd));
         if is_any_open(is_one) {
             known.clear();
