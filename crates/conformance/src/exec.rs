@@ -257,6 +257,13 @@ impl Job {
 }
 
 impl Outcome {
+    /// Returns whether the runtime has failed, which a program need not show: it goes on natively. Options may ask for that.
+    fn has_failed_inside(&self) -> bool {
+        let asked = std::env::var("TROMMEL_STRESS").is_ok_and(|given| given.contains("fail-"));
+        let mut lines = self.stderr.split(|&b| b == b'\n');
+        !asked && lines.any(|line| line.starts_with(b"trommel: internal error"))
+    }
+
     /// Requires that `seen`, a run under trommel, shows what this native run showed.
     pub fn compare(&self, seen: &Self) -> Result<(), String> {
         let tail = || {
@@ -266,6 +273,9 @@ impl Outcome {
         };
         if seen.timed_out {
             return Err(format!("exceeded its time{}", tail()));
+        }
+        if seen.has_failed_inside() {
+            return Err(format!("trommel failed inside{}", tail()));
         }
         if (self.code, self.signal) != (seen.code, seen.signal) {
             return Err(format!(
