@@ -1,4 +1,4 @@
-// build: -O1 -fno-inline | -O0 | -O2 -fno-inline -fno-reorder-blocks-and-partition
+// build: -O1 -fno-inline | -O0 | -O2 -fno-inline | -O2 -fno-inline -fno-reorder-blocks-and-partition
 // Exceptions pass frames with and without something to clean up, and are thrown on. `leaf` costs the same wherever it is called:
 // tests/contexts.rs knows how often each way leads there.
 #include <cstdio>

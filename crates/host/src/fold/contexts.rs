@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trommel_profile::call_tree::{Basis, CallTree, Frame, NodeId, Weight};
+use trommel_profile::call_tree::{Basis, CallTree, Frame, Node, NodeId, Weight};
 use trommel_queue::COUNTER_ARRAYS;
 use trommel_queue::dict::TargetPc;
+use trommel_symbol::{Symbols, part_of};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::channel::modules::Modules;
@@ -33,9 +34,9 @@ impl Default for Contexts {
 }
 
 impl Contexts {
-    /// The tree of all threads, without stubs of calls into libraries: where a place `is` one, or what looks up the library's function.
-    pub(super) fn finish(self, is: impl FnMut(Place) -> Option<Link>) -> CallTree {
-        without_links(&self.tree, &self.tails, is).in_order()
+    /// The tree of all threads, without stubs of calls into libraries, and with parts of functions in these.
+    pub(super) fn finish(self, names: &mut impl Names) -> CallTree {
+        plain(&self.tree, &self.tails, names).in_order()
     }
 
     /// Adds a tree, whose frames are known.
@@ -99,15 +100,35 @@ impl Link {
     }
 }
 
+/// Names of functions, by the places where they begin.
+pub(super) trait Names {
+    /// Returns the part of a call into a library that a function is.
+    fn link(&mut self, at: Place) -> Option<Link>;
+    /// Returns true if the function at `part` is a part of `whole` that a compiler has put elsewhere.
+    fn is_of(&mut self, part: Place, whole: Place) -> bool;
+}
+
+impl Names for Symbols<'_> {
+    fn link(&mut self, at: Place) -> Option<Link> {
+        Link::of(self.locate(at).function.as_deref()?)
+    }
+
+    fn is_of(&mut self, part: Place, whole: Place) -> bool {
+        let name = |at| self.symbol(at).filter(|(_, offset)| *offset == 0);
+        part.module() == whole.module()
+            && name(part).is_some_and(|(part, _)| {
+                let of = part_of(&part);
+                of.is_some() && of == name(whole).as_ref().map(|(name, _)| &name[..])
+            })
+    }
+}
+
 /// The caller, and the call, that a jump from a stub counts for.
 type Jumped = (NodeId, Option<Place>);
 
-/// A tree in which a function of a library is called where the stub was. Instructions of stubs are their callers'.
-fn without_links(
-    tree: &CallTree,
-    tails: &BTreeSet<NodeId>,
-    mut is: impl FnMut(Place) -> Option<Link>,
-) -> CallTree {
+/// A tree in which a function of a library is called where the stub was, and parts of a function that jump to each other are one activation.
+/// Instructions of stubs are their callers'.
+fn plain(tree: &CallTree, tails: &BTreeSet<NodeId>, names: &mut impl Names) -> CallTree {
     let mut plain = CallTree::new(tree.basis);
     plain.lost = tree.lost;
     // For each node: where what it calls goes, where what it jumps to goes, and the call by which that is reached.
@@ -120,7 +141,20 @@ fn without_links(
             Some((caller, call)) => (Some(caller), call),
             None => (above.and_then(|(parent, _)| parent), node.frame.call),
         };
-        let link = is(node.frame.at);
+        if let Some(whole) = parent.filter(|_| tail && jumped.is_none())
+            && is_one(node, plain.node(whole), names)
+        {
+            plain.weigh(
+                whole,
+                Weight {
+                    times: 0,
+                    own: node.weight.own,
+                },
+            );
+            places.push((Some(whole), None));
+            continue;
+        }
+        let link = names.link(node.frame.at);
         if let (Some(Link::Stub), Some(caller), false) = (link, parent, tail) {
             plain.weigh(
                 caller,
@@ -142,6 +176,13 @@ fn without_links(
         places.push((Some(id), resolves));
     }
     plain
+}
+
+/// Returns true if a node that was jumped to is the activation of the function that jumped: in a part of that, or back in it. What was jumped to
+/// at its start was called, also where the node between is gone.
+fn is_one(node: &Node, above: &Node, names: &mut impl Names) -> bool {
+    let (at, whole) = (node.frame.at, above.frame.at);
+    (at == whole && node.weight.times == 0) || names.is_of(at, whole)
 }
 
 /// The frame of a node.
@@ -192,6 +233,60 @@ impl Contexts {
 mod tests {
     use super::*;
 
+    /// Functions at 500 and 501 are one.
+    struct Known;
+
+    impl Names for Known {
+        fn link(&mut self, at: Place) -> Option<Link> {
+            match at.vaddr().0 {
+                100 => Some(Link::Stub),
+                200 => Some(Link::Resolver),
+                _ => None,
+            }
+        }
+
+        fn is_of(&mut self, part: Place, whole: Place) -> bool {
+            let [part, whole] = [part, whole].map(|at| at.vaddr().0);
+            (part, whole) == (501, 500)
+        }
+    }
+
+    #[test]
+    fn parts_of_a_function_are_one_activation() {
+        let place = |at| Place::new(ModuleId(1), Vaddr(at));
+        let mut tree = CallTree::new(Basis::Contexts);
+        let mut add = |parent, at, weight| {
+            let (at, call) = (place(at), Some(place(9)));
+            let id = tree
+                .child(parent, Frame { at, call })
+                .expect("there is room");
+            tree.weigh(id, weight);
+            id
+        };
+        let weight = |times, own| Weight { times, own };
+        let function = add(None, 500, weight(10, 100));
+        let part = add(Some(function), 501, weight(4, 20));
+        let back = add(Some(part), 500, weight(0, 3));
+        let below = add(Some(back), 700, weight(1, 7));
+        // Another calls the function. It is jumped to at its start, by one whose node was replaced.
+        let called = add(Some(below), 500, weight(2, 5));
+        let replaced = add(Some(called), 500, weight(6, 1));
+        let tails = BTreeSet::from([part, back, replaced]);
+        let plain = plain(&tree, &tails, &mut Known);
+        let nodes: Vec<_> = plain
+            .nodes()
+            .iter()
+            .map(|n| (n.frame.at, n.weight))
+            .collect();
+        let wanted = [
+            (place(500), weight(10, 123)),
+            (place(700), weight(1, 7)),
+            (place(500), weight(2, 5)),
+            (place(500), weight(6, 1)),
+        ];
+        assert_eq!(nodes, wanted);
+    }
+
     #[test]
     fn functions_of_libraries_are_called_where_their_stubs_are() {
         let place = |at| Place::new(ModuleId(1), Vaddr(at));
@@ -212,12 +307,7 @@ mod tests {
         let first = add(Some(resolver), 400, Some(202), 5);
         let later = add(Some(stub), 400, Some(101), 6);
         let tails = BTreeSet::from([resolver, first, later]);
-        let is = |at: Place| match at.vaddr().0 {
-            100 => Some(Link::Stub),
-            200 => Some(Link::Resolver),
-            _ => None,
-        };
-        let plain = without_links(&tree, &tails, is);
+        let plain = plain(&tree, &tails, &mut Known);
         let nodes: Vec<_> = plain.nodes().iter().collect();
         let found = |at| {
             nodes

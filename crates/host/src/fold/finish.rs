@@ -8,7 +8,6 @@ use trommel_symbol::Symbols;
 use trommel_tuple::{Kind, KindSet, Place};
 
 use crate::channel::shared::Shared;
-use crate::fold::contexts::Link;
 use crate::fold::folded::{Epoch, Folded};
 use crate::fold::folder::{Folder, Mode};
 use crate::fold::intervals::Ended;
@@ -114,7 +113,7 @@ impl Folder {
             let files = self.dictionary.files();
             let modules = &self.dictionary.modules.list;
             let mut symbols = Symbols::new(files, modules).with_debug_limit(0);
-            contexts.finish(|at| Link::of(symbols.locate(at).function.as_deref()?))
+            contexts.finish(&mut symbols)
         });
         Folded {
             contexts,

@@ -165,7 +165,7 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let (to, returned) = match change.sort {
         Sort::Return => (word_at(sp), None),
         Sort::TailIndirect => (Some(context.followed), word_at(sp.wrapping_sub(8))),
-        Sort::Call | Sort::CallIndirect | Sort::Tail => (None, None),
+        Sort::Call | Sort::CallIndirect | Sort::Tail | Sort::Midst => (None, None),
     };
     let mut now = thread.now(context);
     // Nodes and frames are remembered in memory that the lock guards.
@@ -182,7 +182,10 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     match (change.sort, arrival) {
         (Sort::Call, _) => follow.call(&mut now, change, change.to),
         (Sort::CallIndirect, _) => follow.call(&mut now, change, AppPc(context.followed)),
-        (Sort::Tail, _) => follow.tail(&mut now, change, change.to, change.to),
+        (Sort::Tail | Sort::Midst, _) => {
+            let to = (change.to, change.to);
+            follow.tail(&mut now, change, to, change.sort.is_call());
+        }
         (Sort::TailIndirect, Some(arrival)) => {
             follow.jumps(&mut now, change, arrival, returned.map(AppPc));
         }

@@ -14,7 +14,8 @@
 //! * *A call that is not remembered* finds its node, or makes it. A function that is on the path as often as `depth` says gets no further node: the call goes
 //!   on in its last one (Ammons, Ball and Larus, PLDI 1997). So the tree is finite whatever recurses.
 //! * *A jump out of a function* ([`crate::memory::functions`]) is a tail call where the stack pointer is that of the last frame: a node below the one that
-//!   jumps, with no frame. After [`LEVELS`] jumps in a row the next replaces the last, as its frame is gone.
+//!   jumps, with no frame. After [`LEVELS`] jumps in a row the next replaces the last, as its frame is gone. It counts as a call where it leads to the
+//!   start of a function. Compilers put rare parts of functions elsewhere, and what jumps back from there calls nothing.
 //! * *A return or jump elsewhere* is judged by the stack pointer. It may lead back to a frame further out: those after it are given up. It may lead to a frame of
 //!   another stack, that was left before: `Follow` keeps the frames of each. Else it begins on a new stack, in a new root.
 //! * *A signal handler* begins in a root of its own. Its frame leads back to what it interrupted.
@@ -62,8 +63,10 @@ pub enum Sort {
     CallIndirect,
     /// A return.
     Return,
-    /// A direct jump, or the way past the end of a function.
+    /// A direct jump to the start of a function, or the way past the end of one.
     Tail,
+    /// A direct jump into the midst of a function.
+    Midst,
     /// A jump to an address known only when it runs.
     TailIndirect,
 }
@@ -72,6 +75,11 @@ impl Sort {
     /// Returns whether it is a call or jump to an address known only when it runs.
     pub fn has_many_targets(self) -> bool {
         matches!(self, Self::CallIndirect | Self::TailIndirect)
+    }
+
+    /// Returns whether generated code that knows where it led to counts a call.
+    pub fn is_call(self) -> bool {
+        self != Self::Midst
     }
 }
 
@@ -349,17 +357,16 @@ impl Follow {
     }
 
     /// Goes on in a node, or without one in that of now.
-    fn go_to(&self, now: &mut Now, node: Option<u32>) {
-        match node {
-            Some(node) => {
-                let calls = &self.node(node).calls;
-                calls.store(calls.load(Relaxed) + 1, Relaxed);
-                now.node = self.address(node);
-            }
-            None => {
-                let folded = &self.head().folded;
-                folded.store(folded.load(Relaxed) + 1, Relaxed);
-            }
+    fn go_to(&self, now: &mut Now, node: Option<u32>, is_call: bool) {
+        let counter = match node {
+            Some(node) => &self.node(node).calls,
+            None => &self.head().folded,
+        };
+        if is_call {
+            counter.store(counter.load(Relaxed) + 1, Relaxed);
+        }
+        if let Some(node) = node {
+            now.node = self.address(node);
         }
     }
 
@@ -397,11 +404,17 @@ impl Follow {
         if let Some(node) = node {
             self.remember(from, change, target, node);
         }
-        self.go_to(now, node);
+        self.go_to(now, node, true);
     }
 
-    /// A jump to another function, whose entry is `at`; the branch led to `target`.
-    pub fn tail(&mut self, now: &mut Now, change: &Change, target: AppPc, at: AppPc) {
+    /// A jump to another function, whose entry is `at`; the branch led to `target`. It `is_call` if that is the entry.
+    pub fn tail(
+        &mut self,
+        now: &mut Now,
+        change: &Change,
+        (target, at): (AppPc, AppPc),
+        is_call: bool,
+    ) {
         let from = self.number(now.node);
         self.name_root(from, change);
         let chain =
@@ -412,10 +425,11 @@ impl Follow {
             None => from,
         };
         let node = self.child(parent, change.at, at, TAIL);
-        if let Some(node) = node {
+        // Generated code goes where it led to before, and counts as its sort says.
+        if let Some(node) = node.filter(|_| is_call == change.sort.is_call()) {
             self.remember(from, change, target, node);
         }
-        self.go_to(now, node);
+        self.go_to(now, node, is_call);
     }
 
     fn frame(&self, index: usize) -> Frame {
@@ -455,11 +469,11 @@ impl Follow {
         let sp = arrival.sp;
         if let Some(index) = self.frame_at(now, sp) {
             self.give_up_from(now, index);
-            // Compilers put what handles exceptions into functions of its own.
+            // Compilers put what handles exceptions into functions of its own, which nothing calls.
             let at = self.at(self.number(now.node));
             let apart = |f: &Range| at != AppPc(0) && !f.holds(at);
             if let Some(function) = arrival.function.filter(apart) {
-                self.tail(now, change, arrival.to, AppPc(function.start));
+                self.tail(now, change, (arrival.to, AppPc(function.start)), false);
             }
             return;
         }
@@ -489,7 +503,7 @@ impl Follow {
             if change.is_among_unknown(&arrival) {
                 return;
             }
-            return self.tail(now, change, arrival.to, arrival.entry());
+            return self.lands_in(now, change, arrival);
         }
         // Functions that switch stacks return that way.
         let below = sp.wrapping_sub(8);
@@ -523,7 +537,7 @@ impl Follow {
             if index < self.top(now) {
                 self.give_up_from(now, index + 1);
             }
-            return self.tail(now, change, arrival.to, arrival.entry());
+            return self.lands_in(now, change, arrival);
         }
         let last = self.frame(self.top(now)).sp.min(self.base);
         let far = match arrival.is_entry() {
@@ -547,8 +561,14 @@ impl Follow {
         let entry = arrival.entry();
         let stays = self.at(self.number(now.node)) == entry || change.is_among_unknown(&arrival);
         if !stays {
-            self.tail(now, change, arrival.to, entry);
+            self.lands_in(now, change, arrival);
         }
+    }
+
+    /// Goes on in the function in which control lands. Code outside of all functions that are known is one from there on.
+    fn lands_in(&mut self, now: &mut Now, change: &Change, arrival: Arrival) {
+        let entry = arrival.entry();
+        self.tail(now, change, (arrival.to, entry), arrival.to == entry);
     }
 
     /// Puts the frames in use by.
@@ -590,7 +610,7 @@ impl Follow {
         self.base = arrival.sp;
         now.last = self.frames;
         let root = self.root(arrival.entry());
-        self.go_to(now, root);
+        self.go_to(now, root, true);
     }
 
     /// A signal handler begins, with its return address at `sp`.
@@ -599,7 +619,7 @@ impl Follow {
         self.put(index, Frame { sp, node: now.node });
         now.last = self.frames + index as u64 * FRAME;
         let root = self.root(handler);
-        self.go_to(now, root);
+        self.go_to(now, root, true);
     }
 
     /// Adds instructions to a node.

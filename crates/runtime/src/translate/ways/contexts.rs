@@ -4,7 +4,7 @@
 //!   each exit    [instructions] += passed
 //!   a change     [node].instructions += [instructions] + passed, and that is 0 again; then
 //!   call         [last + 1] ← (rsp, node), last + 1; node ← its link for the site, else the table's ([`crate::observe::links`]), or cross over
-//!   jump         the same without a frame; one that is indirect only where it leaves its function, with rsp that of the last frame
+//!   jump         the same without a frame, and no call is counted where it leads into the midst of a function; one that is indirect only where it leaves its function, with rsp that of the last frame
 //!   return       rsp = [last].sp: node ← [last].node, last − 1; else cross over
 //! ```
 //!
@@ -140,7 +140,8 @@ impl Translator {
             true => self.change(Sort::Call, to),
             false => {
                 let entry = self.function_of(site, to).map_or(to, |f| AppPc(f.start));
-                self.change(Sort::Tail, entry)
+                let sort = if entry == to { Sort::Tail } else { Sort::Midst };
+                self.change(sort, entry)
             }
         };
         self.job.code.flush(passed);
@@ -228,7 +229,7 @@ impl Translator {
         let s = &mut self.job.stubs;
         let others = s.find_entry(change);
         s.load(Reg::RDX, Reg::RDX, offset_of!(Entry, node) as i32);
-        s.enter_node();
+        s.enter_node(change);
         let found = s.jmp();
         let distance = back.0.wrapping_sub(s.at(found.0).0 + 4);
         s.put_u32(found.0, distance as u32);
@@ -383,19 +384,22 @@ impl Code<'_> {
         [Some(other), Some(elsewhere)]
     }
 
-    /// Goes to what the node in `rdx` remembers, and counts the call.
+    /// Goes to what the node in `rdx` remembers, and counts a call.
     fn enter_link(&mut self, change: &Change) {
         self.load(
             Reg::RDX,
             Reg::RDX,
             link(change) + offset_of!(Link, node) as i32,
         );
-        self.enter_node();
+        self.enter_node(change);
     }
 
-    /// Goes to the node in `rdx`, and counts the call.
-    fn enter_node(&mut self) {
+    /// Goes to the node in `rdx`, and counts a call.
+    fn enter_node(&mut self, change: &Change) {
         self.store_gs(NODE, Reg::RDX);
+        if !change.sort.is_call() {
+            return;
+        }
         self.load(Reg::RCX, Reg::RDX, CALLS);
         self.lea(Reg::RCX, Reg::RCX, 1);
         self.store(Reg::RDX, CALLS, Reg::RCX);
