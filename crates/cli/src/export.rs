@@ -9,14 +9,16 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trommel_code::Program;
+use trommel_export::view::MOST_EXACT;
 use trommel_export::{
-    CallPaths, ExportError, FORMATS, Format, Input, Modules, Next, PATH_FORMATS, PathFormat,
+    CallPaths, ExportError, FORMATS, Format, Input, MOST_DEEP, Modules, Next, PATH_FORMATS,
+    PathFormat,
 };
 use trommel_profile::call_tree as tree;
 use trommel_profile::confidence::{Basis, Confidence};
 use trommel_profile::{Module, Profile};
 use trommel_symbol::Files;
-use trommel_tuple::ModuleId;
+use trommel_tuple::{Kind, ModuleId};
 
 use crate::args::{ExportArgs, SelectArgs};
 use crate::load;
@@ -110,6 +112,17 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     for (_, why) in &gone {
         output::complain(&format!("left out, so sums are without it: {why}"));
     }
+    // Events of code that is in no file are in no sum of instructions.
+    let events = [Kind::Edge, Kind::Call].map(|kind| profile.kinds.get(&kind));
+    let events = events
+        .into_iter()
+        .flatten()
+        .flat_map(|kind| kind.counts.values().flatten());
+    let events: f64 = events.map(|(_, count)| *count as f64).sum();
+    let sum = program.executed().times.max(events);
+    if sum > MOST_EXACT as f64 {
+        output::complain(&too_great(sum, MOST_EXACT));
+    }
     if out == Path::new("-") && !exact {
         output::complain(&of_counts(&input));
     }
@@ -147,6 +160,13 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says that counts may be greater than those that are exact.
+fn too_great(sum: f64, most: u64) -> String {
+    format!(
+        "counts add up to {sum:.3e}, and those above {most} are not exact: they are rounded, or limited to the greatest number of the format"
+    )
+}
+
 /// Says what counts that are not exact are.
 fn of_counts(input: &Input<'_, '_>) -> String {
     match &input.infer {
@@ -174,6 +194,18 @@ fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<Ex
     let old = write(&args.file, &out, |file| {
         (format.write)(&paths, &mut symbols, file)
     })?;
+    let sum = paths.sum();
+    if sum > format.most.into() {
+        output::complain(&too_great(sum as f64, format.most));
+    }
+    if format.whole_paths && paths.depth() > MOST_DEEP {
+        output::complain(&format!(
+            "{} has paths of up to {MOST_DEEP} functions, and there are paths of {}: the last function has the costs of all further in; \
+             speedscope and firefox have them whole",
+            format.name,
+            paths.depth()
+        ));
+    }
     if out != Path::new("-") {
         let basis = paths.tree.basis;
         let words = match basis {

@@ -447,6 +447,116 @@ fn an_earlier_export_is_kept_and_named() {
     assert!(dir.0.join("out.csv.old").exists());
 }
 
+/// Exports the profile of the directory as text; returns it with what was said.
+fn exported(dir: &Dir, format: &str) -> (String, String) {
+    let args = ["export", "-f", format, "-o", "-"];
+    let out = dir.command(&args).output().expect("trommel runs");
+    let [text, said] = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    assert!(out.status.success(), "{format}: {said}");
+    (text, said)
+}
+
+#[test]
+fn counts_that_a_format_cannot_hold_are_said() {
+    let dir = Dir::new("great");
+    let file = dir.0.join("trommel.data");
+    dir.trommel(&["record", "--quiet", "-e", "edge,call", "--", "/bin/true"]);
+    for format in ["csv", "callgrind"] {
+        assert!(!exported(&dir, format).1.contains("exact"), "{format}");
+    }
+    let mut profiles = trommel_store::read(&file).expect("a profile");
+    let counts = profiles[0]
+        .kinds
+        .values_mut()
+        .flat_map(|k| k.counts.values_mut());
+    counts
+        .flatten()
+        .for_each(|(_, count)| *count = (1 << 60) + 1);
+    trommel_store::write(&file, &profiles).expect("written");
+    for format in [
+        "csv",
+        "callgrind",
+        "pprof",
+        "drcov",
+        "cachegrind",
+        "bolt-preagg",
+    ] {
+        let said = exported(&dir, format).1;
+        assert!(
+            said.contains("above 9007199254740992 are not exact"),
+            "{format}: {said}"
+        );
+    }
+}
+
+#[test]
+fn costs_of_paths_are_exact_or_that_they_are_not_is_said() {
+    let dir = Dir::new("costs");
+    let file = dir.0.join("trommel.data");
+    let most = (1 << 53) - 1_u64;
+    for (own, exact, limited) in [
+        (
+            most - 1,
+            &["folded", "speedscope", "firefox", "pprof"][..],
+            &[][..],
+        ),
+        (most + 2, &["folded", "pprof"], &["speedscope", "firefox"]),
+        (
+            u64::MAX - 1,
+            &["folded"],
+            &["speedscope", "firefox", "pprof"],
+        ),
+    ] {
+        let mut profile = profile();
+        let tree = profile.call_tree_mut(trommel_profile::call_tree::Basis::Contexts);
+        let frame = trommel_profile::call_tree::Frame {
+            at: at(0x500),
+            call: None,
+        };
+        let weight = trommel_profile::call_tree::Weight { times: 1, own };
+        assert!(tree.add_stack([frame], weight));
+        trommel_store::write(&file, std::slice::from_ref(&profile)).expect("written");
+        for format in exact {
+            let (text, said) = exported(&dir, format);
+            assert!(!said.contains("not exact"), "{format} {own}: {said}");
+            assert!(
+                text.contains(&own.to_string()) || *format == "pprof",
+                "{format}: {text}"
+            );
+        }
+        for format in limited {
+            assert!(
+                exported(&dir, format).1.contains("not exact"),
+                "{format} {own}"
+            );
+        }
+    }
+}
+
+#[test]
+fn paths_that_are_cut_are_said() {
+    let dir = Dir::new("deep");
+    let mut profile = profile();
+    let tree = profile.call_tree_mut(trommel_profile::call_tree::Basis::Contexts);
+    let frames = (0..1500).map(|n| trommel_profile::call_tree::Frame {
+        at: at(n),
+        call: None,
+    });
+    let weight = trommel_profile::call_tree::Weight { times: 1, own: 7 };
+    assert!(tree.add_stack(frames, weight));
+    trommel_store::write(&dir.0.join("trommel.data"), std::slice::from_ref(&profile))
+        .expect("written");
+    for format in ["folded", "pprof"] {
+        let said = exported(&dir, format).1;
+        assert!(
+            said.contains("paths of up to 1000 functions"),
+            "{format}: {said}"
+        );
+    }
+    assert_eq!(exported(&dir, "folded").0.matches(';').count(), 999);
+    assert_eq!(exported(&dir, "speedscope").1, "");
+}
+
 #[test]
 fn a_full_stdout_is_an_error() {
     let dir = with_profile("full");

@@ -33,6 +33,14 @@ pub enum ExportError {
         /// The format.
         format: &'static str,
     },
+    /// More samples than can be written one by one.
+    #[error("{format} holds samples one by one, and the profile has {samples} samples; use folded")]
+    ManySamples {
+        /// The format.
+        format: &'static str,
+        /// Samples.
+        samples: u64,
+    },
     /// Whole-machine samples hold no events.
     #[error(
         "the profile holds samples of the whole machine, and no branches or calls; record one program: trommel record -e edge,call -- PROGRAM"

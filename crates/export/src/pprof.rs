@@ -140,6 +140,9 @@ pub(crate) struct Builder<'o> {
     inner: [Message; 2],
 }
 
+/// The greatest value of a sample: it has a sign.
+pub(crate) const MOST: u64 = i64::MAX as u64;
+
 /// Bytes that are packed at a time.
 const MANY: usize = 64 << 10;
 
@@ -250,7 +253,8 @@ impl<'o> Builder<'o> {
         let [sample, _] = &mut self.inner;
         sample.0.clear();
         sample.numbers(1, stack);
-        sample.numbers(2, values);
+        let values: Vec<u64> = values.iter().map(|value| (*value).min(MOST)).collect();
+        sample.numbers(2, &values);
         self.out.bytes(2, &sample.0);
         if self.out.0.len() >= MANY {
             self.pack();

@@ -10,12 +10,15 @@
 //!
 //! # Invariants
 //! Lines are in the order of their starts and do not overlap, but where two instructions share bytes. Transfers are in the order of
-//! [`Transfer`], each once. Counts are whole numbers: estimates are rounded.
+//! [`Transfer`], each once. Counts are whole numbers: estimates are rounded, and so is what is above [`MOST_EXACT`]. Sums end at the greatest number.
 
 use std::collections::HashMap;
 
 use trommel_code::{Block, Exit, Program};
 use trommel_tuple::{ModuleId, Place, Vaddr};
+
+/// The greatest count up to which all are exact.
+pub const MOST_EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
 
 /// Ways in which control goes from one instruction to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -59,7 +59,8 @@ pub struct Weight {
 }
 
 impl Weight {
-    fn add(&mut self, other: Self) {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
         self.times = self.times.saturating_add(other.times);
         self.own = self.own.saturating_add(other.own);
     }

@@ -14,6 +14,7 @@ use trommel_tuple::ModuleId;
 
 use super::{CallPaths, PathFormat};
 use crate::error::ExportError;
+use crate::view::MOST_EXACT;
 
 /// The version of the format that is written; the profiler converts it to its own.
 const VERSION: u32 = 55;
@@ -25,6 +26,8 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     about: "call paths, for profiler.firefox.com",
     extension: "firefox.json",
     next,
+    most: MOST_EXACT,
+    whole_paths: false,
     write,
 };
 

@@ -16,6 +16,8 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     about: "call paths, a line each, for inferno and FlameGraph",
     extension: "folded",
     next,
+    most: u64::MAX,
+    whole_paths: true,
     write,
 };
 
@@ -32,15 +34,15 @@ fn write(
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
-    for (number, node) in paths.nodes.iter().enumerate() {
-        if node.weight.own == 0 {
+    for (number, weight) in paths.shallow().into_iter().enumerate() {
+        if weight.own == 0 {
             continue;
         }
         let mut path: Vec<usize> = paths.path(number).collect();
         path.reverse();
         let words = path.into_iter().map(|n| &*names[paths.nodes[n].function]);
         let words = words.collect::<Vec<_>>().join(";");
-        writeln!(out, "{words} {}", node.weight.own)?;
+        writeln!(out, "{words} {}", weight.own)?;
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ mod firefox;
 mod folded;
 mod inlined;
 mod perf_script;
+mod shallow;
 mod speedscope;
 mod stacks;
 
@@ -34,6 +35,8 @@ use trommel_symbol::{Spans, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
 use crate::error::ExportError;
+
+pub use shallow::MOST_DEEP;
 
 /// The formats of call paths. One of them has the name of another format, which it replaces where a profile has call paths.
 pub const PATH_FORMATS: &[PathFormat] = &[
@@ -60,6 +63,10 @@ pub struct PathFormat {
     pub extension: &'static str,
     /// Returns the command that reads a file next.
     pub next: fn(file: &str, basis: Basis) -> String,
+    /// The greatest number that it holds exactly.
+    pub most: u64,
+    /// It repeats the whole path at each cost, so paths are cut at [`MOST_DEEP`] functions.
+    pub whole_paths: bool,
     /// Writes the call paths. It fails if the format cannot hold them, or the output cannot be written.
     pub write: Writer,
 }
@@ -188,6 +195,27 @@ impl<'p> CallPaths<'p> {
             total.own = total.own.saturating_add(node.weight.own);
         }
         total
+    }
+
+    /// The own weight of each node, for formats that cut paths at [`MOST_DEEP`] functions.
+    pub(crate) fn shallow(&self) -> Vec<Weight> {
+        shallow::shallow(self.weights().into_iter())
+    }
+
+    /// The number of functions on the longest path.
+    pub fn depth(&self) -> usize {
+        let mut depths: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            depths.push(node.parent.map_or(0, |parent| depths[parent]) + 1);
+        }
+        depths.into_iter().max().unwrap_or_default()
+    }
+
+    /// The sum of all costs, without a limit.
+    pub fn sum(&self) -> u128 {
+        let costs = self.nodes.iter().map(|node| node.weight);
+        let both = costs.map(|cost| u128::from(cost.own) + u128::from(cost.times));
+        both.sum()
     }
 
     /// The children of each node, by number; those without a caller first, in the last entry.
@@ -366,6 +394,22 @@ pub(crate) mod tests {
     use trommel_profile::call_tree::Frame;
     use trommel_symbol::Files;
     use trommel_tuple::Vaddr;
+
+    /// A chain of so many functions, each with a cost of 1.
+    pub(crate) fn deep(basis: Basis, length: u64) -> Profile {
+        let mut profile = profile(basis, &[]);
+        let tree = profile.call_tree_mut(basis);
+        let mut last = None;
+        for n in 0..length {
+            let frame = Frame {
+                at: Place::new(ModuleId((n % 9) as u16), Vaddr(n % 9)),
+                call: None,
+            };
+            last = tree.child(last, frame);
+            tree.weigh(last.expect("there is room"), Weight { times: 1, own: 1 });
+        }
+        profile
+    }
 
     /// A profile of these stacks, whose functions are modules.
     pub(crate) fn profile(basis: Basis, stacks: &[(&[u16], u64)]) -> Profile {

@@ -11,6 +11,8 @@ use trommel_symbol::Symbols;
 use super::{CallPaths, PathFormat};
 use crate::error::ExportError;
 
+/// Samples that are written.
+const MOST_SAMPLES: u64 = 10_000_000;
 const SECOND: u64 = 1_000_000_000;
 
 /// The format.
@@ -19,6 +21,8 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     about: "samples with their stacks, as perf script prints them",
     extension: "perf.txt",
     next,
+    most: u64::MAX,
+    whole_paths: true,
     write,
 };
 
@@ -36,12 +40,19 @@ fn write(
             format: FORMAT.name,
         });
     }
+    let samples = paths.total().times;
+    if samples > MOST_SAMPLES {
+        return Err(ExportError::ManySamples {
+            format: FORMAT.name,
+            samples,
+        });
+    }
     let pid = paths.profile.origin.pid;
     let program = clean(&paths.program());
     let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
     let mut time = 0_u64;
-    for (number, node) in paths.nodes.iter().enumerate() {
-        let times = node.weight.times;
+    for (number, weight) in paths.shallow().into_iter().enumerate() {
+        let times = weight.times;
         if times == 0 {
             continue;
         }
@@ -57,8 +68,8 @@ fn write(
         }
         for sample in 0..times {
             // The rest of the division belongs to the first samples.
-            let extra = u64::from(sample < node.weight.own % times);
-            let period = node.weight.own / times + extra;
+            let extra = u64::from(sample < weight.own % times);
+            let period = weight.own / times + extra;
             let (whole, part) = (time / SECOND, time % SECOND / 1000);
             writeln!(
                 out,
@@ -116,6 +127,20 @@ mod tests {
         assert!(paragraphs[0].contains("app 0/0     0.000000:          3 cpu-clock"));
         let inner = paragraphs[0].lines().nth(1).expect("a frame");
         assert_eq!(inner.trim(), "2 [m;2]+0x0 ([m;2])");
+    }
+
+    #[test]
+    fn more_samples_than_anybody_takes_are_refused() {
+        let mut samples = profile(Basis::Stacks, &[(&[1], 5)]);
+        let weight = trommel_profile::call_tree::Weight {
+            times: MOST_SAMPLES,
+            own: 1,
+        };
+        samples
+            .call_tree_mut(Basis::Stacks)
+            .weigh(trommel_profile::call_tree::NodeId(0), weight);
+        let why = written(&FORMAT, &samples).expect_err("refused");
+        assert!(why.contains("10000002 samples"), "{why}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use trommel_symbol::Symbols;
 
 use super::{CallPaths, PathFormat, PathFunction};
 use crate::error::ExportError;
+use crate::view::MOST_EXACT;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -20,6 +21,8 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     about: "call paths, for speedscope.app",
     extension: "speedscope.json",
     next,
+    most: MOST_EXACT,
+    whole_paths: false,
     write,
 };
 

@@ -10,10 +10,10 @@ use trommel_profile::call_tree::{Basis, NodeId};
 use trommel_symbol::Symbols;
 use trommel_tuple::{ModuleId, Place};
 
-use super::{CallPaths, Names, PathFormat};
+use super::{CallPaths, Names, PathFormat, shallow};
 use crate::error::ExportError;
 use crate::input::Input;
-use crate::pprof::{Builder, Line};
+use crate::pprof::{Builder, Line, MOST};
 
 /// The format.
 pub(super) const FORMAT: PathFormat = PathFormat {
@@ -21,6 +21,8 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     about: "call paths with lines, for go tool pprof",
     extension: "pb.gz",
     next,
+    most: MOST,
+    whole_paths: true,
     write,
 };
 
@@ -54,13 +56,14 @@ fn write(
         locations.push(places.location(&mut builder, paths, symbols, node.frame.at));
     }
     // Parents are earlier, so a stack is the way up through numbers.
-    for (number, node) in tree.nodes().iter().enumerate() {
-        let weight = node.weight;
+    let nodes = tree.nodes().iter();
+    let nodes = nodes.map(|node| (node.parent.map(|id| id.0 as usize), node.weight));
+    for (number, weight) in shallow::shallow(nodes).into_iter().enumerate() {
         if weight.own == 0 && weight.times == 0 {
             continue;
         }
         let mut stack = vec![locations[number]];
-        let mut next = node.parent;
+        let mut next = tree.nodes()[number].parent;
         while let Some(NodeId(parent)) = next {
             stack.push(locations[parent as usize]);
             next = tree.nodes()[parent as usize].parent;
