@@ -7,6 +7,17 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
+/// Files that documents name, from the root of the repository: people who have the program alone can print them.
+const FILES: [&str; 7] = [
+    "examples/export/words.c",
+    "examples/module/strides.c",
+    "examples/service/edges.c",
+    "examples/service/hot.c",
+    "include/trommel.h",
+    "include/trommel_module.h",
+    "include/trommel_service.h",
+];
+
 /// Documents for people who work on Trommel itself.
 const INTERNAL: [&str; 3] = ["conformance", "testing", "README"];
 
@@ -31,6 +42,12 @@ fn pack() -> Result<(), Box<dyn std::error::Error>> {
         {
             names.push((name.to_owned(), path));
         }
+    }
+    for file in FILES {
+        println!("cargo::rerun-if-changed=../../{file}");
+        let path = docs.join("..").join(file);
+        let name = path.file_name().and_then(|name| name.to_str());
+        names.push((name.unwrap_or(file).to_owned(), path));
     }
     names.sort();
     let out = Path::new(&std::env::var("OUT_DIR")?).join("topics.z");

@@ -1,7 +1,10 @@
 //! `trommel help`: the help of commands, and the manual, which the binary carries.
 //!
-//! The build script packs the documents. An installed binary needs no files beside it. Where a command and a document have
-//! one name, the help of the command comes first.
+//! The build script packs the documents, and the examples and headers that they name. An installed binary needs no files beside it. Where a
+//! command and a document have one name, the help of the command comes first. Files are printed as they are, to be written somewhere.
+
+mod page;
+mod table;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -16,10 +19,34 @@ use crate::output;
 /// Documents as the build script packs them.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/topics.z"));
 
-/// A document of the manual.
+/// A document of the manual, or a file that one names.
 struct Topic {
     name: String,
     text: String,
+}
+
+impl Topic {
+    fn is_file(&self) -> bool {
+        self.name.contains('.')
+    }
+}
+
+/// Columns of a page where there is no terminal.
+const COLUMNS: usize = 80;
+/// Longer lines are hard to read.
+const MOST_COLUMNS: usize = 100;
+
+/// A document as it is shown.
+fn shown(topic: &Topic, topics: &[Topic]) -> String {
+    if topic.is_file() {
+        return topic.text.clone();
+    }
+    let columns = match output::width(&io::stdout()) {
+        usize::MAX => COLUMNS,
+        columns => columns.min(MOST_COLUMNS),
+    };
+    let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
+    page::shown(&topic.text, &names, columns)
 }
 
 /// Runs the command.
@@ -35,10 +62,10 @@ pub(crate) fn run(args: &HelpArgs) -> Result<ExitCode> {
         return topic(first, words.next());
     }
     let mut manual = String::new();
-    if args.of.len() == 1
-        && let Some(topic) = topics()?.into_iter().find(|topic| topic.name == first)
-    {
-        manual = format!("\n{}", topic.text);
+    let topics = topics()?;
+    let of_command = topics.iter().find(|topic| topic.name == first);
+    if let Some(topic) = of_command.filter(|_| args.of.len() == 1) {
+        manual = format!("\n{}", shown(topic, &topics));
     }
     for word in std::iter::once(first).chain(words) {
         described = match described.find_subcommand_mut(word) {
@@ -57,14 +84,19 @@ fn topic(name: &str, more: Option<&str>) -> Result<ExitCode> {
     if name == "topics" {
         let width = topics.iter().map(|topic| topic.name.len()).max();
         let width = width.unwrap_or_default();
-        let line = |topic: &Topic| format!("  {:<width$}  {}\n", topic.name, title(&topic.text));
-        let lines: String = topics.iter().map(line).collect();
+        let line = |topic: &&Topic| format!("  {:<width$}  {}\n", topic.name, title(topic));
+        let lines = |files: bool| -> String {
+            let topics = topics.iter().filter(|topic| topic.is_file() == files);
+            topics.map(|topic| line(&topic)).collect()
+        };
         return show(&format!(
-            "`trommel help TOPIC` shows one of these:\n{lines}"
+            "`trommel help TOPIC` shows one of these:\n{}\n`trommel help FILE > FILE` writes a file that they name:\n{}",
+            lines(false),
+            lines(true)
         ));
     }
     match topics.iter().find(|topic| topic.name == name) {
-        Some(topic) => show(&topic.text),
+        Some(topic) => show(&shown(topic, &topics)),
         None => bail!(
             "{name}: neither a command nor a topic; see `trommel help` and `trommel help topics`"
         ),
@@ -93,10 +125,16 @@ fn topics() -> Result<Vec<Topic>> {
     Ok(topics)
 }
 
-/// Returns the title of a document.
-fn title(text: &str) -> &str {
-    let first = text.lines().find(|line| line.starts_with('#'));
-    first.map_or("", |line| line.trim_start_matches(['#', ' ']))
+/// Returns the title of a document, and of a file the first sentence.
+fn title(topic: &Topic) -> &str {
+    let starts = if topic.is_file() { "/*" } else { "#" };
+    let mut lines = topic.text.lines();
+    let first = lines.find(|line| line.starts_with(starts)).unwrap_or("");
+    let title = first.trim_matches(['#', ' ', '/', '*']);
+    title
+        .split_once(". ")
+        .or(title.split_once(": "))
+        .map_or(title, |(first, _)| first)
 }
 
 /// Prints a text, through the pager that the user has chosen where this is a terminal.
@@ -133,7 +171,26 @@ mod tests {
             let text = &found.expect(name).text;
             let path = format!("{}/../../docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
             assert_eq!(*text, std::fs::read_to_string(path).expect("a document"));
-            assert!(!title(text).is_empty());
+            assert!(!title(found.expect(name)).is_empty());
+        }
+    }
+
+    /// Tables of all documents are read in a terminal, and only commands and their outputs are longer than its lines.
+    #[test]
+    fn pages_fit_a_terminal() {
+        let topics = topics().expect("packed");
+        let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
+        for topic in topics.iter().filter(|topic| !topic.is_file()) {
+            let page = page::shown(&topic.text, &names, 80);
+            let long = page
+                .lines()
+                .filter(|line| !line.starts_with("    "))
+                .find(|line| {
+                    // A word may be longer than any line.
+                    unicode_width::UnicodeWidthStr::width(*line) > 80 && line.trim().contains(' ')
+                });
+            assert_eq!(long, None, "{}", topic.name);
+            assert!(!page.contains("examples/export"), "{}", topic.name);
         }
     }
 

@@ -33,6 +33,14 @@ pub(crate) fn check_open() -> io::Result<()> {
     }
 }
 
+/// Refuses a stderr that was closed when this process began, where results go there.
+pub(crate) fn check_stderr() -> io::Result<()> {
+    match crate::inherited::is_closed(2) {
+        true => Err(io::Error::other("standard error is closed")),
+        false => Ok(()),
+    }
+}
+
 /// Returns [`Stdout`]. Flush it: what is lost when it is dropped is lost without an error.
 pub(crate) fn stdout() -> Stdout {
     let columns = width(&io::stdout());

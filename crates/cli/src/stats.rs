@@ -16,6 +16,7 @@ use trommel_host::serve::turns::{Moment, WhyAttached};
 use trommel_profile::Profile;
 
 use crate::json::{Json, Named};
+use crate::output;
 use crate::prefetches;
 
 /// Parts of the runtime, as `trommel_queue::work::Part` numbers them.
@@ -26,6 +27,7 @@ const FLUSHES: [&str; 3] = ["flushes_full", "flushes_phase", "flushes_asked"];
 /// Returns where statistics go; `-` is the standard output.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Write>> {
     if path == Path::new("-") {
+        output::check_open()?;
         return Ok(Box::new(io::stdout()));
     }
     let file = File::create(path)

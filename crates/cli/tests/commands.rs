@@ -411,6 +411,38 @@ fn a_cause_is_said_once() {
     assert_eq!(text.matches("Not a directory").count(), 1, "{text}");
 }
 
+/// Results go to an output that was closed: the program is not run for them.
+#[test]
+fn what_was_asked_for_is_not_lost_in_a_closed_output() {
+    let dir = Dir::new("asked");
+    let trommel = env!("CARGO_BIN_EXE_trommel");
+    for (args, closed, wanted) in [
+        ("run --stats - -- touch ran", 1, "standard output is closed"),
+        (
+            "record --stats - -- touch ran",
+            1,
+            "standard output is closed",
+        ),
+        ("stat -- touch ran", 2, ""),
+    ] {
+        let line = format!("exec {trommel} {args} {closed}>&-");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &line]).current_dir(&dir.0);
+        let out = shell.output().expect("a shell");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            !out.status.success() && said.contains(wanted),
+            "{args}: {said}"
+        );
+        assert!(!dir.0.join("ran").exists(), "{args}");
+    }
+    // Its result is a file, and what it says besides may be lost.
+    let line = format!("exec {trommel} record -- true 2>&-");
+    let mut shell = std::process::Command::new("sh");
+    let done = shell.args(["-c", &line]).current_dir(&dir.0).status();
+    assert!(done.expect("a shell").success() && dir.0.join("trommel.data").exists());
+}
+
 #[test]
 fn a_pipe_for_a_profile_is_refused_and_not_waited_for() {
     let dir = with_profile("pipe");

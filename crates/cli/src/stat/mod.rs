@@ -89,6 +89,9 @@ impl Measured {
 
 /// Runs the command.
 pub(crate) fn run(args: StatArgs) -> Result<ExitCode> {
+    if args.output.is_none() {
+        output::check_stderr()?;
+    }
     let earlier = args.baseline.as_deref().map(baseline::read).transpose()?;
     let path = std::env::var_os("PATH");
     let program = launch::resolve(&args.program[0], path.as_deref())?;
