@@ -2,6 +2,7 @@
 //!
 //! The formats are in `trommel_export`. This file chooses the profile, the modules and the output, and says which command comes next.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -140,7 +141,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
             false => format!("; {}", of_counts(&input)),
         };
         let of = match format.modules() {
-            Modules::One => format!(" of {module}"),
+            Modules::One => format!(" of {module}{}", hotter(args, &input)),
             Modules::All => String::new(),
         };
         say(
@@ -158,6 +159,36 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which file executed most of the instructions, where that is another one than the program.
+fn hotter(args: &ExportArgs, input: &Input<'_, '_>) -> String {
+    let [own] = input.modules[..] else {
+        return String::new();
+    };
+    let mut executed: BTreeMap<ModuleId, f64> = BTreeMap::new();
+    for function in &input.program.functions {
+        *executed.entry(function.module).or_default() += function.executed.times;
+    }
+    let all: f64 = executed.values().sum();
+    let share = |id: &ModuleId| 100.0 * executed.get(id).unwrap_or(&0.0) / all.max(1.0);
+    let files = executed.keys().filter(|id| **id != ModuleId::ANON);
+    let hottest = files.max_by(|a, b| share(a).total_cmp(&share(b)));
+    let Some(module) = hottest
+        .and_then(|id| input.module(*id))
+        .filter(|m| m.id != own)
+    else {
+        return String::new();
+    };
+    if !args.module.is_empty() || !args.build_id.is_empty() {
+        return String::new();
+    }
+    format!(
+        ", which executed {:.0} % of the instructions (--module {}: {:.0} %)",
+        share(&own),
+        names(std::iter::once(module)),
+        share(&module.id)
+    )
 }
 
 /// Says that counts may be greater than those that are exact.

@@ -6,7 +6,7 @@
 
 use object::LittleEndian as LE;
 use object::elf;
-use object::read::elf::{FileHeader, SectionHeader, SectionTable, SymbolTable};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, SymbolTable};
 
 use crate::elf::build_id_in_notes;
 use crate::files::Files;
@@ -71,13 +71,22 @@ impl<'a> ObjectFile<'a> {
             .unwrap_or_default()
     }
 
-    /// The GNU build id; empty where there is none.
+    /// The GNU build id; empty where there is none. A file without sections has it in a segment, as all programs do in memory.
     pub(crate) fn build_id(&self) -> &'a [u8] {
-        self.sections
-            .iter()
-            .filter(|s| s.sh_type(LE) == elf::SHT_NOTE)
-            .find_map(|s| build_id_in_notes(self.raw(s)))
-            .unwrap_or_default()
+        let sections = self.sections.iter();
+        let mut notes = sections.filter(|s| s.sh_type(LE) == elf::SHT_NOTE);
+        let in_sections = notes.find_map(|s| build_id_in_notes(self.raw(s)));
+        let segments = || {
+            Header::parse(self.bytes)
+                .ok()?
+                .program_headers(LE, self.bytes)
+                .ok()
+        };
+        let in_segments = || {
+            let mut notes = segments()?.iter().filter(|s| s.p_type(LE) == elf::PT_NOTE);
+            notes.find_map(|s| build_id_in_notes(s.data(LE, self.bytes).ok()?))
+        };
+        in_sections.or_else(in_segments).unwrap_or_default()
     }
 
     /// The size that a section has in memory once unpacked.

@@ -22,6 +22,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ),
     ("ends: labels in code are no functions", labels),
     (
+        "ends: a file without sections has its code",
+        without_sections,
+    ),
+    (
         "ends: a stripped static PIE has the instructions of its contexts",
         stripped,
     ),
@@ -156,5 +160,23 @@ fn stripped() -> Result<(), String> {
     match by_blocks == by_contexts {
         true => Ok(()),
         false => Err(format!("{by_blocks} in blocks, {by_contexts} in contexts")),
+    }
+}
+
+/// The table of sections is what some tools strip last.
+fn without_sections() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let program = compiled(&scratch, "gcc", &["-O2", "-Wl,--build-id"])?;
+    let mut bytes = fs::read(&program).map_err(|e| e.to_string())?;
+    // Where the table begins, the size and number of its entries, and which has the names.
+    bytes[40..48].fill(0);
+    bytes[58..64].fill(0);
+    fs::write(&program, bytes).map_err(|e| e.to_string())?;
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    let csv = fs::read_to_string(recorded.export("csv", &[])?).map_err(|e| e.to_string())?;
+    let of_program = |line: &&str| line.starts_with("block,") && line.contains("/app,");
+    match csv.lines().filter(of_program).count() {
+        0 => Err("no block of the program is there".into()),
+        _ => Ok(()),
     }
 }
