@@ -154,7 +154,7 @@ fn read_by_duckdb(dir: &Path) {
         let sum: u64 = rows.iter().map(|row| number(row, "count")).sum();
         let query =
             format!("select count(*), coalesce(sum(count), 0)::hugeint from '{name}.parquet'");
-        let script = "import duckdb,sys; print(*duckdb.sql(sys.argv[1]).fetchone())";
+        let script = "import duckdb,sys; print(*duckdb.sql(sys.argv[1]).fetchall()[0])";
         let out = python(script, &query).expect("python3 runs");
         let read = String::from_utf8_lossy(&out.stdout).into_owned();
         let wanted = format!("{} {sum}", rows.len());
