@@ -1,5 +1,8 @@
 // build: -O2 | -O2 -no-pie
-// run: free | replace | move | unmap | attach | exchange | leave
+// run: replace
+// run: move
+// run: unmap
+// run: exchange
 // Memory at addresses of the program's choice, where trommel may have its own. Nobody else has anything there.
 #define _GNU_SOURCE
 #include <errno.h>
