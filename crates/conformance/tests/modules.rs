@@ -138,7 +138,9 @@ fn strides() -> Result<(), String> {
     let said = errors(&done);
     holds(done.status.success(), &said)?;
     holds(said.contains("# strides of loads, in bytes: "), &said)?;
-    holds(said.contains("by_lines+"), &said)?;
+    // Which of them the few rows are of that the summary has room for is chance.
+    let loops = ["by_lines+", "to_and_fro+", "from_stores+"];
+    holds(loops.iter().any(|name| said.contains(name)), &said)?;
     let custom = report(&scratch)?;
     holds(custom["failures"] == serde_json::json!([]), &custom)?;
     is_share(value(&custom, "by_lines", "+64")?, 511.0 / 512.0)?;
