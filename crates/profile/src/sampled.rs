@@ -116,10 +116,11 @@ impl Sampled {
             draws,
         );
         let count = self.executions * share;
-        let listed = self.share(share).low * self.limits().high;
+        let (part, all) = (self.share(share), self.limits().high);
         Limits {
-            low: limits.low.min(listed).max(count.min(1.0)),
-            high: limits.high,
+            low: limits.low.min(part.low * all).max(count.min(1.0)),
+            // Of a rare one the windows are not known, and the limits of its logarithm would be without bounds.
+            high: limits.high.min(part.high * all).max(count),
         }
     }
 
@@ -182,6 +183,26 @@ mod tests {
     use super::*;
     use trommel_compress::hotlist::Hotlist;
     use trommel_compress::random::SplitMix64;
+
+    #[test]
+    fn what_happened_rarely_has_limits_within_those_of_all() {
+        let sampled = Sampled {
+            samples: 23 * 9_000_000,
+            executions: 563e6,
+            variance: 23.0 * (563e6 / 23.0_f64).powi(2),
+            probability: 1.0,
+        };
+        for share in [1e-9, 2.5e-6, 1e-3, 0.1, 0.9, 1.0] {
+            let limits = sampled.limits_of(share);
+            let count = share * sampled.executions;
+            assert!(limits.low <= count && count <= limits.high, "{share}");
+            assert!(
+                limits.high <= sampled.limits().high,
+                "{share}: {}",
+                limits.high
+            );
+        }
+    }
 
     /// Windows of `per` events at a place, all with one value or each with its own, of which `percent`
     /// in 100 are looked for: how often the limits of the share hold it.
