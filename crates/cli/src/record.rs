@@ -12,6 +12,7 @@ use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trommel_compress::Spec;
@@ -157,6 +158,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         skip: args.skip,
         by_caller: args.by_caller,
     });
+    let natively = match args.budget {
+        Some(budget) if args.bursts && args.pid.is_none() => checks::before_bursts(budget)?,
+        _ => Duration::ZERO,
+    };
     let options = Options {
         program,
         arguments,
@@ -179,7 +184,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         persist: !args.no_persist,
         sampling,
         bursts: args.bursts,
-        tracing: Tracing::OBSERVED,
+        tracing: Tracing {
+            after: natively,
+            ..Tracing::OBSERVED
+        },
         converge,
         simulate,
         prefetch: false,

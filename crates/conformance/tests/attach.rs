@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Scratch, no_windows, trommel, which, workspace};
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
@@ -84,6 +84,13 @@ fn main() {
     }
     trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
     trials.push(Trial::test("counts of bursts", || Ok(burst_counts()?)));
+    trials.push(Trial::test("counts of bursts of a started program", || {
+        Ok(paced()?)
+    }));
+    trials.push(Trial::test(
+        "processes of a started program in bursts",
+        || Ok(family_in_bursts()?),
+    ));
     trials.push(Trial::test("bursts of other kinds", || Ok(other_kinds()?)));
     trials.push(Trial::test("the command killed at any moment", || {
         Ok(killed(&SHORT)?)
@@ -419,6 +426,104 @@ fn burst_counts() -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{counts:?}: no thirds")),
     }
+}
+
+/// A program that is started is counted in bursts from when it has earned them, and how much longer they take is measured by executions that are counted
+/// natively, too. So counts are of the right size, by the limits that are said.
+fn paced() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "paced", "")?;
+    let (said, report) = in_bursts(&scratch, "20", &[&program.to_string_lossy(), "1500"])?;
+    let rounds: f64 = String::from_utf8_lossy(&said.stdout)
+        .trim()
+        .parse()
+        .map_err(text)?;
+    let pacing = report["windows"]["pacing"].as_str().unwrap_or("");
+    let number = |from: &str| {
+        let at = pacing.find(from)? + from.len();
+        pacing[at..].split(' ').next()?.parse::<f64>().ok()
+    };
+    let (Some(slowdown), Some(error)) = (number("each; "), number(" ± ")) else {
+        // What traps cost decides how many are allowed, and here it may be too much.
+        return match pacing.contains("taken to be 1.5 times as long") {
+            true => {
+                not_tested(format!("bursts against counted executions: {pacing}"));
+                Ok(())
+            }
+            false => Err(format!("no speed in {pacing}")),
+        };
+    };
+    let calls = report["functions"].as_array().cloned().unwrap_or_default();
+    let turn = calls.iter().find(|f| f["name"] == "turn");
+    let calls = turn.and_then(|f| f["calls"].as_f64()).unwrap_or(0.0);
+    // The limits of the speed, and as much again for the differences between bursts.
+    let far = (calls / rounds - 1.0).abs();
+    match far < 2.0 * error / slowdown + 0.1 {
+        true => Ok(()),
+        false => Err(format!("{calls} calls of {rounds}: {pacing}")),
+    }
+}
+
+/// Processes that a started program starts are counted in bursts, too; programs that are over before they have earned one are not, and are the same as
+/// unobserved.
+fn family_in_bursts() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "paced", "")?;
+    let program = program.to_string_lossy();
+    let (said, report) = in_bursts(&scratch, "50", &[&program, "300", "2"])?;
+    if said.status.code() != Some(7) || said.stdout.iter().filter(|&&b| b == b'\n').count() != 2 {
+        return Err(format!("{said:?}"));
+    }
+    let of = |process: &serde_json::Value| process["events"]["edge"]["seen"].as_u64().unwrap_or(0);
+    let counted = report["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|p| of(p) > 0);
+    if counted.count() != 2 {
+        return Err(format!("processes: {}", report["processes"]));
+    }
+    let alone = [&*program, "300", "2"];
+    let mut command = Command::new(trommel());
+    command.args(["record", "--no-follow", "--budget", "50", "--bursts", "-o"]);
+    let alone = command
+        .arg(scratch.path("alone"))
+        .arg("--")
+        .args(alone)
+        .output();
+    let alone = String::from_utf8_lossy(&alone.map_err(text)?.stderr).into_owned();
+    if !alone.contains("0 bursts") {
+        return Err(alone);
+    }
+    let (said, report) = in_bursts(&scratch, "5", &["sh", "-c", "exit 3"])?;
+    let windows = &report["windows"];
+    match said.status.code() == Some(3) && windows["taken"] == 0 && windows["paid_percent"] == 0.0 {
+        true => Ok(()),
+        false => Err(format!("{said:?} {windows}")),
+    }
+}
+
+/// Records a program in bursts. Returns what it said, and the report.
+fn in_bursts(
+    scratch: &Scratch,
+    budget: &str,
+    program: &[&str],
+) -> Result<(Output, serde_json::Value), String> {
+    let data = scratch.path("data");
+    let mut command = Command::new(trommel());
+    command.args(["record", "--quiet", "--budget", budget, "--bursts", "-o"]);
+    let said = command
+        .arg(&data)
+        .arg("--")
+        .args(program)
+        .output()
+        .map_err(text)?;
+    let report = output(
+        Command::new(trommel())
+            .args(["report", "--json"])
+            .arg(&data),
+    )?;
+    Ok((said, serde_json::from_str(&report).map_err(text)?))
 }
 
 /// Other kinds are refused, with the way that samples them.

@@ -47,6 +47,8 @@ pub enum Basis {
     Stratum,
     /// Windows were drawn at random moments, each of which is one draw.
     Windows,
+    /// The same of bursts.
+    Bursts,
     /// Samples were taken at moments that nothing decides, each of which is one draw.
     Samples,
     /// Certain, by how the profiler counts.
@@ -62,7 +64,7 @@ impl Basis {
             Self::Exact => "exact",
             Self::Binomial => "binomial",
             Self::Stratum => "stratum",
-            Self::Windows => "windows",
+            Self::Windows | Self::Bursts => "windows",
             Self::Samples => "samples",
             Self::Bound => "bound",
             Self::Unknown => "unknown",
@@ -77,6 +79,9 @@ impl Basis {
             Self::Stratum => "that the order of events does not keep step with the sampling period",
             Self::Windows => {
                 "that all code executes one instruction a cycle: shares of an instruction and counts of places executed together need no assumption"
+            }
+            Self::Bursts => {
+                "that bursts slow all code down alike: shares of an instruction and counts of places executed together need no assumption"
             }
             Self::Samples => {
                 "that nothing keeps step with the clock; code that lets no interrupts come counts where they come again"
@@ -142,8 +147,12 @@ impl Confidence {
             })
         };
         let events = profile.kinds.values().map(|k| k.seen).sum();
-        if profile.windows.is_some() {
-            return Self::of(Basis::Windows, Rule::Unknown);
+        if let Some(windows) = &profile.windows {
+            let basis = match windows.are_bursts() {
+                true => Basis::Bursts,
+                false => Basis::Windows,
+            };
+            return Self::of(basis, Rule::Unknown);
         }
         if profile.samples.is_some() {
             return Self::of(Basis::Samples, Rule::Unknown);

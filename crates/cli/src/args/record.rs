@@ -23,6 +23,7 @@ Examples:
   trommel record -e stack -- ./app         sample call paths, for about 1 % overhead
   trommel record -e context -- ./app       count instructions by call path; `report --tree` shows them
   trommel record --budget 1 -- ./app       sample in short bursts, for about 1 % overhead
+  trommel record --budget 5 --bursts -- ./app   count all of it for 20 ms, again and again
   trommel record -e value --only libz.so.1 -- ./app   only the values that one library loads
 
 Input, output, exit status and terminating signal are the program's own.
@@ -111,9 +112,9 @@ pub(crate) struct RecordArgs {
 
     /// Spend the budget on bursts of exact counting, which see a thousand times more
     ///
-    /// For edges and calls of a running program (-p). All of its threads are stopped for a moment at the begin and the
+    /// For edges and calls. All threads of a process are stopped for a moment at the begin and the
     /// end of each burst. See `trommel help attach`.
-    #[arg(long, requires_all = ["budget", "pid"], conflicts_with_all = ["rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
+    #[arg(long, requires = "budget", conflicts_with_all = ["rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
     pub(crate) bursts: bool,
 
     /// Take this many windows in a second of each thread's CPU time

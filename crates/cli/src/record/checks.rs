@@ -1,9 +1,13 @@
 //! Options of `record` that go together, and those that do not.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
 use trommel_host::ask::custom::Named;
 use trommel_host::fold::is_exact;
+use trommel_host::kernel::running::only_descendants;
+use trommel_host::windows::bursts::Bursts;
 use trommel_query::Program;
 use trommel_query::instruction::Action;
 use trommel_tuple::{Kind, KindSet};
@@ -21,6 +25,18 @@ pub(super) fn check_bursts(kinds: KindSet, contexts: bool) -> Result<()> {
         bail!("--bursts counts edges and calls: leave it out to sample `{kind}` in windows");
     }
     Ok(())
+}
+
+/// CPU time that a program which we start runs natively before its first burst.
+pub(super) fn before_bursts(budget: f64) -> Result<Duration> {
+    if only_descendants() {
+        // A burst is begun by a process of our own that is no ancestor of the program: it is to outlive us.
+        bail!(
+            "--bursts cannot trace the program here, as kernel.yama.ptrace_scope is not 0: set it to 0, be root, or leave out \
+             --bursts for windows"
+        );
+    }
+    Ok(Bursts::earned_after(budget))
 }
 
 /// Percent by which shares of known values differ at most, where nothing is said.

@@ -47,7 +47,10 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
             windows.cost_of_host(),
             duration(windows.host),
         );
-        let taken = format!("{}, {}", grouped(windows.taken), windows.pacing);
+        let taken = match windows.taken {
+            0 => windows.pacing.clone(),
+            taken => format!("{}, {}", grouped(taken), windows.pacing),
+        };
         return vec![
             ("budget", wanted),
             ("paid", paid),

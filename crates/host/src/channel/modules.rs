@@ -242,6 +242,17 @@ impl Modules {
         ModuleId(number)
     }
 
+    /// The run-time address of a place whose module is mapped there.
+    pub fn address(&self, place: Place) -> Option<u64> {
+        let at = place.vaddr().0;
+        let holds = |k: &&Known| {
+            k.module == place.module()
+                && (k.vaddr..k.vaddr + (k.range.end - k.range.start)).contains(&at)
+        };
+        let known = self.known.iter().find(holds)?;
+        Some(known.range.start + (at - known.vaddr))
+    }
+
     /// The place of an address, remembering the region for the next.
     pub fn place(&mut self, pc: TargetPc) -> Place {
         let holds = |k: &Known| k.range.contains(&pc.0);

@@ -11,6 +11,8 @@
 //! # Why it is correct
 //! * A counter array that is given back while a burst goes on is read then, and what it has beyond the time before belongs to the burst.
 //! * A counter array of another thread begins with zeroes.
+use std::ops::RangeInclusive;
+
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 
 use crate::channel::shared::{Counting, Damaged, Shared};
@@ -100,6 +102,23 @@ impl Folder {
             rest = after;
         }
         Ok(())
+    }
+
+    /// An instruction that the bursts before the last executed about so often each, at its address, and how often the last one did. `None`: there is none,
+    /// or it is not in a file.
+    pub fn often(&self, times: RangeInclusive<u64>) -> Option<(u64, u64)> {
+        let Mode::Windowed(windowed) = &self.mode else {
+            return None;
+        };
+        let (place, executed) = windowed.often(times)?;
+        Some((self.dictionary.modules.address(place)?, executed))
+    }
+
+    /// Native times of bursts are to be multiplied with this.
+    pub fn correct_bursts(&mut self, correction: f64) {
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.correct(correction);
+        }
     }
 
     /// A burst has ended, of which each event stands for `weight`. `covered`: its time, as native time in nanoseconds.

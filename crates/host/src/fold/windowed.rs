@@ -33,6 +33,7 @@ mod queried;
 pub(super) mod site;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
@@ -41,7 +42,7 @@ use trommel_profile::rare::{self, Edge, Rare};
 use trommel_profile::windows::Windows;
 use trommel_queue::END_WORDS;
 use trommel_queue::dict::{ARGUMENTS, TargetPc};
-use trommel_tuple::{Kind, KindSet, Place};
+use trommel_tuple::{Kind, KindSet, ModuleId, Place};
 
 use accesses::Accesses;
 use arguments::Arguments;
@@ -190,6 +191,25 @@ impl Windowed {
         self.counted += 1;
         self.covered += covered;
         self.represented += weight * covered;
+    }
+
+    /// The branch or call in a file that the bursts before the last executed about so often each, the one that they executed most evenly. With how often
+    /// the last one did.
+    pub(super) fn often(&self, times: RangeInclusive<u64>) -> Option<(Place, u64)> {
+        let earlier = self.counted.checked_sub(1).filter(|earlier| *earlier > 0)?;
+        let all = self.sites.iter().filter(|site| {
+            rare::EDGES.contains(&site.kind) && site.place.module() != ModuleId::ANON
+        });
+        let best = all
+            .filter(|site| times.contains(&(site.draws.mean_before(self.counted, earlier) as u64)))
+            .max_by(|a, b| a.draws.evenness().total_cmp(&b.draws.evenness()))?;
+        Some((best.place, best.draws.times_in(self.counted)))
+    }
+
+    /// Native times of bursts are to be multiplied with this.
+    pub(super) fn correct(&mut self, correction: f64) {
+        self.covered *= correction;
+        self.represented *= correction;
     }
 
     /// A path was executed so often in the burst that began last, each time of this weight.

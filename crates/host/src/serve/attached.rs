@@ -23,11 +23,11 @@ use crate::serve::failure::{NotAttached, RecordError};
 use crate::serve::identity::Identity;
 use crate::serve::news::News;
 use crate::serve::options::RecordOptions;
+use crate::serve::process::bursts::Line;
 use crate::serve::recording::Recording;
-use crate::serve::session::{Line, Session};
+use crate::serve::session::Session;
 use crate::takeover::detach::is_in;
-use crate::takeover::keeper::{Inbox, Keeper, Length, Message, Parting};
-use crate::windows::bursts;
+use crate::takeover::keeper::{Inbox, Keeper, Message, Parting};
 
 /// Attaches to a running process, collects its events until it ends, `guard` has been
 /// interrupted or the time is over, and detaches it. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
@@ -64,11 +64,7 @@ pub fn record_running(
         pid: pid.as_raw(),
         why: NotAttached::Failed { why },
     };
-    let length = options.bursts.then_some(match options.stress.bursts {
-        0 => Length::Cpu(bursts::LENGTH),
-        micros => Length::Random(Duration::from_micros(micros.into())),
-    });
-    let keeper = Keeper::begin(pid, length, prepare).map_err(failed)?;
+    let keeper = Keeper::begin(pid, options.length_of_bursts(), prepare).map_err(failed)?;
     let keeper = Rc::new(keeper);
     let inbox = Inbox::default();
     let Some(shared) = made else {
@@ -97,10 +93,11 @@ pub fn record_running(
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
     session.first(identity, shared, stream);
     if options.bursts {
-        session.in_bursts(Line {
+        let line = Line {
             keeper: Rc::clone(&keeper),
-            inbox: Rc::clone(&inbox),
-        });
+            inbox: Some(Rc::clone(&inbox)),
+        };
+        session.in_bursts(line, false);
     }
     session.serve(Some(&mut parted));
     drop(watch);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use trommel_compress::Spec;
 use trommel_queue::COUNTER_ARRAYS;
@@ -20,6 +21,8 @@ use crate::kernel::inherited::Inherited;
 use crate::serve::failure::RecordError;
 use crate::serve::persist::Store;
 use crate::serve::stress::Stress;
+use crate::takeover::keeper::Length;
+use crate::windows::bursts;
 use crate::windows::sampling::Sampling;
 use crate::windows::toll::{self, Toll};
 
@@ -62,7 +65,8 @@ pub struct RecordOptions {
     pub tracing: Tracing,
     /// Looks at the program in windows only.
     pub sampling: Option<Sampling>,
-    /// Controls the program in bursts instead. It runs already, and [`Self::check_bursts`].
+    /// Controls processes in bursts instead. A running one has [`Self::check_bursts`]; a program that is started runs natively for as long
+    /// as [`Tracing::after`] says.
     pub bursts: bool,
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on. Only where the target counts by
     /// itself.
@@ -94,6 +98,14 @@ impl RecordOptions {
         let windows = self.sampling.filter(|_| !self.bursts);
         let measure = windows.map(|_| toll::measure());
         measure.transpose().map_err(RecordError::Windows)
+    }
+
+    /// Length of bursts, where there are any.
+    pub(super) fn length_of_bursts(&self) -> Option<Length> {
+        self.bursts.then_some(match self.stress.bursts {
+            0 => Length::Cpu(bursts::LENGTH),
+            micros => Length::Random(Duration::from_micros(micros.into())),
+        })
     }
 
     /// Threads of a process at most that is controlled in bursts: each must have a counter array.

@@ -6,7 +6,7 @@
 //! The same is done before its code changes, as records must be understood while their code is still there.
 //! It is done as well whenever a young process is served. So little is left to fold when a short program ends.
 
-mod bursts;
+pub mod bursts;
 mod profile;
 mod queue;
 mod served;
@@ -35,7 +35,7 @@ use crate::serve::series::Series;
 use crate::serve::turns::{Moment, Turns, WhyAttached};
 use crate::serve::unobserved::Unobserved;
 use crate::windows::Windows;
-use crate::windows::bursts::Bursts;
+use bursts::InBursts;
 use queue::Queue;
 use served::Served;
 
@@ -67,7 +67,7 @@ pub struct Process {
     audit: Option<Audit>,
     windows: Option<Windows>,
     /// Its bursts, if it is controlled in bursts.
-    bursts: Option<Bursts>,
+    bursts: Option<InBursts>,
     /// Times and reason of its control: when and why it was attached, and when it was detached.
     turns: Turns,
     /// Start of the run.

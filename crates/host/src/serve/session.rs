@@ -75,7 +75,6 @@ use crate::windows::pacer;
 use crate::windows::sampling;
 use crate::windows::toll::Toll;
 use arrivals::{Arrival, Traced};
-pub use bursts::Line;
 use cost::{cost, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
@@ -142,8 +141,6 @@ pub struct Session<'a> {
     custom: Option<Rc<Custom>>,
     /// Kept fragments of processes that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
-    /// The line to the keeper of the first program, if it is controlled in bursts.
-    bursts: Option<Line>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
     /// The moment at which the state of the run was reported last.
@@ -268,7 +265,7 @@ impl<'a> Session<'a> {
             (1.., Some(_), _) if attached => sampling::OFTEN,
             (1.., Some(_), _) => sampling::RARE,
             (0, _, false) if self.options.stress.bursts != 0 => BRIEF,
-            (0, _, false) if self.bursts.is_some() => windows::bursts::OFTEN,
+            (0, _, false) if self.options.bursts => windows::bursts::OFTEN,
             (0, _, true) => series::PERIOD,
             (0, _, false) if attached => OFTEN,
             (0, _, false) => IDLE,

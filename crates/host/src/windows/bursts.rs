@@ -6,25 +6,28 @@
 //!
 //! # Strategy
 //! A burst lasts for [`LENGTH`] of the process's CPU time. Its cost is the time of the runtime's own work, which the runtime adds up, and
-//! what translated code takes beyond native code. The latter cannot be measured where there are no hardware counters:
-//! it is taken for [`SLOWDOWN`] of the native time. The work of the keeper and of this process counts besides.
+//! what translated code takes beyond native code. The latter is measured by executions that are counted natively, too ([`super::gauge`]).
+//! Until enough of them are known it is taken for half of the native time. The work of the keeper and of this process counts besides.
 //! The next burst begins when the native time since the start has earned what all bursts have cost and what the last one cost.
 //!
 //! # Weights
 //! A burst stands for its own native time and for the native time since the burst before. So the counts add up to those of the
 //! whole time when they are scaled by the time after the last burst, as far as the slowdown is what it is taken for.
+//! Weights are made with the one that is assumed, as the measured one is best known at the end. Then [`Bursts::correction`] says by
+//! what all native times of bursts are to be multiplied.
 
 use std::time::{Duration, Instant};
 
 use trommel_profile::windows::Windows;
 
 use crate::kernel::clocks::stamp;
+use crate::windows::gauge::{Measured, Speed, Trial};
 
 /// CPU time of a burst.
 pub const LENGTH: Duration = Duration::from_millis(20);
-/// Time that translated code with counters takes beyond native code, as a part of the latter: between 0.1 and 0.9 on the programs of
+/// Time that translated code with counters takes, over that of native code, where it is not measured: between 1.1 and 1.9 on the programs of
 /// `docs/performance.md`.
-const SLOWDOWN: f64 = 0.5;
+const SLOWDOWN: f64 = 1.5;
 /// Expected cost of a burst before there was one, in nanoseconds.
 const GUESS: f64 = 20e6;
 /// Native CPU time until the next try after a burst was refused, in nanoseconds.
@@ -51,17 +54,23 @@ pub struct Bursts {
     began: Instant,
     stamp: u64,
     taken: u64,
+    /// The first burst stands for all of the process's time before it.
+    from_start: bool,
     /// CPU time of the process when the last burst ended; 0 before that.
     ended: u64,
     /// CPU time of the process when it was looked at last.
     seen: u64,
     /// Native time between bursts.
     native: f64,
-    /// Native time of what was executed in bursts.
-    covered: f64,
-    /// Cost of all bursts, and of the last.
-    cost: f64,
-    last: f64,
+    /// Time of all bursts, and that part of it in which the program's code was executed.
+    own: f64,
+    executed: f64,
+    /// The same of the last.
+    last: (f64, f64),
+    /// The speed of bursts.
+    speed: Speed,
+    /// Time that measuring it has taken.
+    measuring: f64,
     /// The runtime's own work so far.
     work: u64,
     /// CPU time of the keeper.
@@ -81,24 +90,35 @@ pub struct Bursts {
 pub struct Sample {
     /// Executions that each execution in it stands for.
     pub weight: f64,
-    /// Native time of what it executed, in nanoseconds.
+    /// Native time of what it executed, in nanoseconds, at the slowdown that is assumed.
     pub covered: f64,
+    /// The same under control.
+    pub executed: f64,
 }
 
 impl Bursts {
-    /// Begins with the first burst going on. `hasty`: for tests, the next begins at once.
-    pub fn begin(budget: f64, hasty: bool) -> Self {
+    /// CPU time that a process uses natively before its first burst, so that it has earned what that is expected to cost.
+    pub fn earned_after(budget: f64) -> Duration {
+        Duration::from_nanos((GUESS * 100.0 / budget) as u64)
+    }
+
+    /// Begins with the first burst going on. `from_start`: it stands for all of the process's time before, too.
+    /// `hasty`: for tests, the next begins at once.
+    pub fn begin(budget: f64, from_start: bool, hasty: bool) -> Self {
         Self {
             budget,
             began: Instant::now(),
             stamp: stamp(),
             taken: 0,
+            from_start,
             ended: 0,
             seen: 0,
             native: 0.0,
-            covered: 0.0,
-            cost: 0.0,
-            last: GUESS,
+            own: 0.0,
+            executed: 0.0,
+            last: (GUESS, 0.0),
+            speed: Speed::default(),
+            measuring: 0.0,
             work: 0,
             keeper: 0,
             on: true,
@@ -118,28 +138,61 @@ impl Bursts {
     pub fn over(&mut self, burst: &Burst, work: u64) -> Sample {
         let [from, to] = burst.cpu;
         let before = match self.taken {
-            0 => 0.0,
+            0 if !self.from_start => 0.0,
             _ => from.saturating_sub(self.ended) as f64,
         };
         let own = to.saturating_sub(from) as f64;
         let worked = (work.saturating_sub(self.work) as f64).min(own);
         // No burst covers nothing, or its weight would be infinite.
-        let covered = ((own - worked) / (1.0 + SLOWDOWN))
-            .max(own / 100.0)
-            .max(1.0);
+        let executed = (own - worked).max(own / 50.0).max(1.0);
+        let covered = executed / SLOWDOWN;
         self.on = false;
         self.taken += 1;
         self.ended = to;
         self.work = work;
         self.keeper = burst.keeper;
         self.native += before;
-        self.covered += covered;
-        self.last = (own - covered).max(0.0);
-        self.cost += self.last;
+        self.own += own;
+        self.executed += executed;
+        self.last = (own, executed);
         Sample {
             weight: (before + covered) / covered,
             covered,
+            executed,
         }
+    }
+
+    /// A trial of the speed has ended.
+    pub fn tried(&mut self, trial: &Trial) {
+        self.measuring += trial.paid;
+        self.speed.add(trial);
+    }
+
+    /// Time of a burst over that of native code, as far as is known.
+    fn slowdown(&self) -> f64 {
+        let known = self.speed.measured().filter(Measured::is_known);
+        known.map_or(SLOWDOWN, |measured| measured.slowdown)
+    }
+
+    /// Native time of what was executed in bursts.
+    fn covered(&self) -> f64 {
+        self.executed / self.slowdown()
+    }
+
+    /// Time by which a burst made the program longer: the last one.
+    fn cost_of_last(&self) -> f64 {
+        let (own, executed) = self.last;
+        (own - executed / self.slowdown()).max(0.0)
+    }
+
+    /// Time by which all of them have made it longer.
+    fn cost(&self) -> f64 {
+        (self.own - self.covered()).max(0.0) + self.measuring
+    }
+
+    /// Factor of the native times of bursts, as samples have them: the slowdown that was assumed over the measured one.
+    pub fn correction(&self) -> f64 {
+        SLOWDOWN / self.slowdown()
     }
 
     /// A burst was refused.
@@ -151,7 +204,7 @@ impl Bursts {
 
     /// Native time up to the moment when the process has used so much CPU time, with that of what bursts executed.
     fn native_until(&self, cpu: u64) -> f64 {
-        self.native + self.covered + cpu.saturating_sub(self.ended) as f64
+        self.native + self.covered() + cpu.saturating_sub(self.ended) as f64 - self.measuring
     }
 
     /// Returns whether the next burst is to begin, when the process has used so much CPU time and we, without the keeper, `host`. Then
@@ -166,15 +219,49 @@ impl Bursts {
         let own = (host.as_nanos() as f64 + self.keeper as f64) / wall.max(1.0);
         let budget = self.budget / 100.0;
         let share = (budget - own).max(budget * LEAST);
-        let earned = share * native >= self.cost + self.last && native >= self.refused_until;
+        let earned =
+            share * native >= self.cost() + self.cost_of_last() && native >= self.refused_until;
         self.on = earned || self.hasty;
         self.on
+    }
+
+    fn speed_in_words(&self) -> String {
+        let Some(measured) = self.speed.measured() else {
+            return format!("; taken to be {SLOWDOWN} times as long as native code");
+        };
+        let ratio = format!("{:.2} ± {:.2}", measured.slowdown, measured.error);
+        let by = format!(
+            "by {} executions that were counted natively, too",
+            measured.executions
+        );
+        match measured.is_known() {
+            true => format!("; {ratio} times as long as native code, {by}"),
+            false => format!(
+                "; taken to be {SLOWDOWN} times as long as native code, as {ratio} {by} is too little to know"
+            ),
+        }
+    }
+
+    /// The account of a program that was over before its first burst.
+    pub fn none(budget: f64) -> Windows {
+        let natively = Self::earned_after(budget);
+        Windows {
+            budget,
+            pacing: format!(
+                "none: the first is after {} ms of CPU time, which a budget of {budget} % takes",
+                natively.as_millis()
+            ),
+            ..Windows::default()
+        }
     }
 
     /// The account so far. `host`: our CPU time, without the keeper.
     pub fn account(&self, host: Duration) -> Windows {
         let native = self.native_until(self.seen);
         let mut pacing = format!("{} ms of CPU time each", LENGTH.as_millis());
+        if self.taken > 0 {
+            pacing += &self.speed_in_words();
+        }
         if self.refused.0 != 0 {
             pacing += &format!("; {} refused: {}", self.refused.0, self.refused.1);
         }
@@ -185,7 +272,7 @@ impl Bursts {
             rate: self.taken as f64 / native.max(1.0) * 1e9,
             cpu: native as u64,
             wall: self.began.elapsed().as_nanos() as u64,
-            in_windows: self.cost as u64,
+            in_windows: self.cost() as u64,
             host: host.as_nanos() as u64 + self.keeper,
             pacing,
             ..Windows::default()
@@ -208,7 +295,7 @@ mod tests {
 
     #[test]
     fn weights_add_up_to_the_native_time() {
-        let mut bursts = Bursts::begin(5.0, false);
+        let mut bursts = Bursts::begin(5.0, false, false);
         let mut sum = 0.0;
         for n in 0..10 {
             let sample = bursts.over(&burst(100 * n, 100 * n + 15), 0);
@@ -223,8 +310,19 @@ mod tests {
     }
 
     #[test]
+    fn the_first_burst_of_a_started_program_stands_for_its_beginning() {
+        let mut bursts = Bursts::begin(5.0, true, false);
+        let sample = bursts.over(&burst(400, 415), 0);
+        assert!((sample.weight * sample.covered - 410e6).abs() < 10.0);
+        // What it has cost is earned by then.
+        assert_eq!(Bursts::earned_after(5.0), Duration::from_millis(400));
+        let account = bursts.account(Duration::ZERO);
+        assert!(account.in_windows as f64 <= 0.05 * account.cpu as f64);
+    }
+
+    #[test]
     fn work_of_the_runtime_is_cost() {
-        let mut bursts = Bursts::begin(5.0, false);
+        let mut bursts = Bursts::begin(5.0, false, false);
         let sample = bursts.over(&burst(0, 20), 5 * MS);
         assert!((sample.covered - 1e7).abs() < 1.0);
         assert_eq!(bursts.account(Duration::ZERO).in_windows, 10 * MS);
@@ -232,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_earned_before_it_is_spent() {
-        let mut bursts = Bursts::begin(10.0, false);
+        let mut bursts = Bursts::begin(10.0, false, false);
         assert!(
             !bursts.is_due(Duration::from_secs(9), Duration::ZERO),
             "one goes on"
@@ -247,7 +345,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_tried_again_later() {
-        let mut bursts = Bursts::begin(50.0, false);
+        let mut bursts = Bursts::begin(50.0, false, false);
         let _ = bursts.over(&burst(0, 15), 0);
         bursts.refuse("busy".to_owned());
         assert!(!bursts.is_due(Duration::from_millis(900), Duration::ZERO));

@@ -42,12 +42,22 @@ pub(crate) struct Args {
 }
 
 /// Profiles of our own, by the options of `record`; their names as sampled, and made consistent with `--infer`.
-const PROFILES: [(&str, &str, &[&str]); 5] = [
+const PROFILES: [(&str, &str, &[&str]); 7] = [
     ("exact", "", &[]),
     ("R257", "R257, inferred", &["-c", "R257"]),
     ("budget 5", "budget 5, inferred", &["--budget", "5"]),
     ("budget 3", "budget 3, inferred", &["--budget", "3"]),
     ("budget 1", "budget 1, inferred", &["--budget", "1"]),
+    (
+        "bursts 5",
+        "bursts 5, inferred",
+        &["--budget", "5", "--bursts"],
+    ),
+    (
+        "bursts 2",
+        "bursts 2, inferred",
+        &["--budget", "2", "--bursts"],
+    ),
 ];
 const INSTRUMENTED: &str = "BOLT -instrument";
 

@@ -1,17 +1,83 @@
 //! Bursts of control of one process: taken note of, and asked for.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Process;
 use crate::kernel::clocks::cpu_of;
 use crate::serve::identity::End;
 use crate::serve::series::Figures;
+use crate::takeover::keeper::{Inbox, Keeper, Message};
 use crate::windows::bursts::{Burst, Bursts};
+use crate::windows::gauge::{self, Gauge};
+
+/// The line to the keeper of a process that is controlled in bursts.
+pub struct Line {
+    /// The keeper.
+    pub keeper: Rc<Keeper>,
+    /// News of bursts are put there by somebody else, who also learns of the end of control. `None`: the process itself asks its keeper.
+    pub inbox: Option<Inbox>,
+}
+
+/// The bursts of a process.
+pub(super) struct InBursts {
+    pub(super) account: Bursts,
+    line: Line,
+    /// Control has ended.
+    parted: bool,
+    /// The instruction that is counted natively.
+    gauge: Option<Gauge>,
+}
+
+impl InBursts {
+    /// Returns true if no instruction is counted natively, any more.
+    fn is_free(&mut self) -> bool {
+        let Some(gauge) = &self.gauge else {
+            return true;
+        };
+        let Some(trial) = gauge.end() else {
+            return false;
+        };
+        self.account.tried(&trial);
+        self.gauge = None;
+        true
+    }
+}
 
 impl Process {
     /// It is controlled in bursts, of which the first goes on.
-    pub(crate) fn in_bursts(&mut self, bursts: Bursts) {
-        self.bursts = Some(bursts);
+    pub(crate) fn in_bursts(&mut self, account: Bursts, line: Line) {
+        self.bursts = Some(InBursts {
+            account,
+            line,
+            parted: false,
+            gauge: None,
+        });
+    }
+
+    /// Returns true while it has a keeper that controls it in bursts.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.bursts.as_ref().is_some_and(|bursts| !bursts.parted)
+    }
+
+    /// News of its bursts since the last call.
+    pub(crate) fn news_of_bursts(&mut self) -> Vec<Message> {
+        let Some(bursts) = self.bursts.as_mut().filter(|bursts| !bursts.parted) else {
+            return Vec::new();
+        };
+        match &bursts.line.inbox {
+            Some(inbox) => inbox.take(),
+            None => {
+                let mut news = Vec::new();
+                while !bursts.parted
+                    && let Some(message) = bursts.line.keeper.news(Duration::ZERO)
+                {
+                    bursts.parted = matches!(message, Message::Parted(_));
+                    news.push(message);
+                }
+                news
+            }
+        }
     }
 
     /// A burst has ended: folds what it has counted.
@@ -25,30 +91,40 @@ impl Process {
             folder,
             shared,
             served,
+            identity,
             ..
         } = self;
-        let Some(bursts) = bursts else {
+        let Some(InBursts { account, gauge, .. }) = bursts else {
             return;
         };
         let figures = Figures::read(shared.control());
-        let work = figures.nanos(bursts.cycle()).iter().sum();
-        let sample = bursts.over(burst, work);
+        let work = figures.nanos(account.cycle()).iter().sum();
+        let sample = account.over(burst, work);
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
+        *gauge = gauge::wanted()
+            .and_then(|times| folder.often(times))
+            .and_then(|(address, times)| {
+                Gauge::begin(identity.pid, address, times, sample.executed)
+            });
     }
 
     /// A burst was refused.
     pub(crate) fn no_burst(&mut self, why: String) {
         if let Some(bursts) = &mut self.bursts {
-            bursts.refuse(why);
+            bursts.account.refuse(why);
         }
     }
 
-    /// Returns whether the next burst is to begin. `host`: our own CPU time so far.
-    pub(crate) fn is_burst_due(&mut self, host: impl FnOnce() -> Duration) -> bool {
-        let Some(bursts) = self.bursts.as_mut().filter(|_| self.end == End::No) else {
-            return false;
-        };
-        cpu_of(self.identity.pid).is_some_and(|cpu| bursts.is_due(cpu, host()))
+    /// Asks for the next burst if it is due, and no instruction is counted. `host`: our own CPU time so far.
+    pub(crate) fn ask_for_burst(&mut self, host: impl FnOnce() -> Duration) {
+        if let Some(bursts) = self.bursts.as_mut().filter(|bursts| !bursts.parted)
+            && self.end == End::No
+            && bursts.is_free()
+            && let Some(cpu) = cpu_of(self.identity.pid)
+            && bursts.account.is_due(cpu, host())
+        {
+            bursts.line.keeper.burst();
+        }
     }
 }

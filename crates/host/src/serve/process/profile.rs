@@ -115,7 +115,7 @@ impl Process {
         let Self {
             identity,
             shared,
-            folder,
+            mut folder,
             mut served,
             series,
             audit,
@@ -132,7 +132,10 @@ impl Process {
             series.into_samples()
         });
         let windows = windows.and_then(|mut w| w.take(&shared, host));
-        let windows = windows.or_else(|| Some(bursts?.account(host)));
+        if let Some(bursts) = &bursts {
+            folder.correct_bursts(bursts.account.correction());
+        }
+        let windows = windows.or_else(|| Some(bursts?.account.account(host)));
         let is_sampled = windows.is_some();
         let folded = folder.finish(&shared, kinds, windows);
         let met = in_compiled_code(&folded);

@@ -165,7 +165,8 @@ impl<'a> Session<'a> {
                     None => options.stress.window,
                 },
                 window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
-                follow: options.follow,
+                // Between bursts a process has no children of ours, and so it has none in them.
+                follow: options.follow && !options.bursts,
                 // Queries are put to fragments.
                 tracing: match options.question {
                     Some(_) => Tracing::NONE,
@@ -216,7 +217,6 @@ impl<'a> Session<'a> {
             services,
             custom,
             keeping: Vec::new(),
-            bursts: None,
             epochs: None,
             querying: Querying::default(),
         })

@@ -1,45 +1,49 @@
-//! Bursts of control of the first program: asked of its keeper when the budget allows, and folded when they are over.
-
-use std::rc::Rc;
+//! Bursts of control: asked of the keeper of each process when its budget allows, and folded when they are over.
 
 use super::Session;
 use super::cost::host_cpu;
-use crate::takeover::keeper::{Inbox, Keeper, Message};
-
-/// The line to the keeper of a program that is controlled in bursts.
-pub struct Line {
-    /// The keeper.
-    pub keeper: Rc<Keeper>,
-    /// News of bursts that were not taken note of yet.
-    pub inbox: Inbox,
-}
+use crate::serve::news::News;
+use crate::serve::process::bursts::Line;
+use crate::takeover::keeper::{Message, Parting};
+use crate::windows::bursts::Bursts;
 
 impl Session<'_> {
-    /// The first program is controlled in bursts.
-    pub fn in_bursts(&mut self, line: Line) {
-        self.bursts = Some(line);
-    }
-
-    /// Takes note of bursts that have ended, and asks for the next one when it is due.
-    pub(super) fn bursts(&mut self) {
-        let Some(line) = self.bursts.take() else {
+    /// The process that has begun last is controlled in bursts, of which the first goes on. `from_start`: it was started by us.
+    pub fn in_bursts(&mut self, line: Line, from_start: bool) {
+        let Some(sampling) = self.options.sampling else {
             return;
         };
-        let news = line.inbox.take();
+        let hasty = self.options.stress.bursts != 0;
+        let bursts = Bursts::begin(sampling.budget, from_start, hasty);
+        if let Some((_, process)) = self.processes.last_mut() {
+            process.in_bursts(bursts, line);
+        }
+    }
+
+    /// Takes note of bursts that have ended, and asks for the next ones when they are due.
+    pub(super) fn bursts(&mut self) {
+        if !self.options.bursts {
+            return;
+        }
         let before = self.host_before;
         let goes_on = self.ended.is_none();
-        if let Some((_, process)) = self.process(0) {
-            for message in news {
+        for (_, process) in &mut self.processes {
+            for message in process.news_of_bursts() {
                 match message {
                     Message::Burst(burst) => process.burst(&burst),
                     Message::NoBurst(why) => process.no_burst(why),
-                    Message::Parted(_) => {}
+                    Message::Parted(parting) => {
+                        if let Parting::Failed(why) = parting {
+                            (self.notice)(News::NotDetached(why));
+                        }
+                        // It may have become another program.
+                        self.execed.look_now();
+                    }
                 }
             }
-            if goes_on && process.is_burst_due(|| host_cpu().saturating_sub(before)) {
-                line.keeper.burst();
+            if goes_on {
+                process.ask_for_burst(|| host_cpu().saturating_sub(before));
             }
         }
-        self.bursts = Some(line);
     }
 }

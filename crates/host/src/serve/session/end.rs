@@ -17,6 +17,7 @@ use crate::serve::identity::{End, Identity};
 use crate::serve::news::News;
 use crate::serve::recording::{Ancestor, Done, Recording};
 use crate::serve::unobserved::Unobserved;
+use crate::windows::bursts::Bursts;
 
 /// The exit status of a program whose runtime could not start.
 const NOT_STARTED: i32 = 126;
@@ -110,6 +111,7 @@ impl Session<'_> {
             }
         };
         let native = self.awaited;
+        let never_in_bursts = native && self.options.bursts;
         if let Some(messages) = &self.messages
             && let Err(error) = messages.borrow_mut().finish()
         {
@@ -144,6 +146,13 @@ impl Session<'_> {
         first.run.target_cpu = ended.cpu.as_nanos() as u64;
         first.run.host_cpu = cpu_with(self.custom.as_deref()).as_nanos() as u64;
         first.run.status = ended.status;
+        if never_in_bursts {
+            let budget = self
+                .options
+                .sampling
+                .map_or(0.0, |sampling| sampling.budget);
+            first.windows = Some(Bursts::none(budget));
+        }
         if let Some(windows) = &mut first.windows {
             // It may have ended before anybody looked.
             if windows.cpu == 0 {

@@ -1,6 +1,7 @@
 //! Account of the native processes of a session: those with nothing of ours in them ([`super::takes`]).
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -20,7 +21,7 @@ pub(super) struct Execed {
     pub(super) waiting: bool,
     /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
     pub(super) signs: HashMap<usize, u64>,
-    pub(super) held: Vec<(Pid, Keeper)>,
+    pub(super) held: Vec<(Pid, Rc<Keeper>)>,
     /// Steps of the processes that are to be optimised.
     pub(super) steps: HashMap<Pid, Steps>,
     /// Processes that cannot be attached, and are there still.
@@ -37,6 +38,12 @@ impl Execed {
         }
     }
 
+    /// The next look is now.
+    pub(super) fn look_now(&mut self) {
+        self.looked = None;
+        self.waiting = true;
+    }
+
     /// The time to the next look.
     pub(super) fn pause(&self) -> Duration {
         let since = self.looked.map_or(Duration::MAX, |at| at.elapsed());
@@ -50,7 +57,7 @@ impl Execed {
 
     /// Lets one go, and waits until nothing of ours is in it, or it cannot be helped.
     pub(super) fn part(&mut self, pid: Pid) {
-        let of = |(held, _): &mut (Pid, Keeper)| *held == pid;
+        let of = |(held, _): &mut (Pid, Rc<Keeper>)| *held == pid;
         for (_, keeper) in self.held.extract_if(.., of) {
             keeper.detach();
         }

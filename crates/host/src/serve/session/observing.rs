@@ -27,7 +27,6 @@ use crate::serve::process::Process;
 use crate::serve::series::Series;
 use crate::serve::turns::WhyAttached;
 use crate::windows::Windows;
-use crate::windows::bursts::Bursts;
 
 impl Session<'_> {
     /// Observes a process that runs `program` and is under control because of `why`.
@@ -52,10 +51,6 @@ impl Session<'_> {
         let mut process = process.taken(self.began, why);
         if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
             process = process.looked_at();
-        }
-        if let (Some(sampling), true) = (self.options.sampling, self.options.bursts) {
-            let hasty = self.options.stress.bursts != 0;
-            process.in_bursts(Bursts::begin(sampling.budget, hasty));
         }
         self.processes.push((number, process));
     }

@@ -35,6 +35,8 @@ use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::{self, Refusal, only_descendants};
 use crate::serve::identity::{End, Identity};
 use crate::serve::news::News;
+use crate::serve::options::RecordOptions;
+use crate::serve::process::bursts::Line;
 use crate::serve::turns::WhyAttached;
 use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
@@ -108,6 +110,10 @@ impl Session<'_> {
                 continue;
             }
             known.push(pid);
+            if process.is_kept() {
+                // Its keeper tells when it is gone.
+                continue;
+            }
             let control = process.shared.control();
             // The runtime may not have come into it yet.
             let has_begun = late || control.process.windows_ready.load(Acquire) != 0;
@@ -130,7 +136,7 @@ impl Session<'_> {
                 found.push((main, 0));
             }
         }
-        if !all && found.is_empty() {
+        if !self.options.follow || !all && found.is_empty() {
             return found;
         }
         let mut parents = known.clone();
@@ -163,6 +169,13 @@ impl Session<'_> {
             }
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
+        if self.options.bursts && !RecordOptions::check_bursts(pid.as_raw()) {
+            let why = format!(
+                "it has more than {} threads, and not all of them could count in bursts",
+                RecordOptions::MOST_THREADS
+            );
+            return self.refuse(pid, parent, &why);
+        }
         let steps = self.execed.steps.remove(&pid);
         if let Err(why) = self.attach_to(Identity::executed(pid, parent), WhyAttached::Late) {
             return self.refuse(pid, parent, &why);
@@ -193,9 +206,12 @@ impl Session<'_> {
             Ok(())
         };
         let tracing = &self.options.tracing;
-        let alone = (tracing.late().is_some() || tracing.retakes()) && only_descendants();
+        let bursts = self.options.length_of_bursts();
+        let alone = bursts.is_none()
+            && (tracing.late().is_some() || tracing.retakes())
+            && only_descendants();
         let keeper = match alone {
-            false => Some(Keeper::start(pid, prepare)?),
+            false => Some(Rc::new(Keeper::begin(pid, bursts, prepare)?)),
             true => {
                 let taken = attach(pid, &mut prepare);
                 taken.map_err(|failure| failure.to_string())?;
@@ -203,9 +219,16 @@ impl Session<'_> {
             }
         };
         let (family, shared) = made.ok_or("it was not asked for memory")?;
-        self.execed.held.extend(keeper.map(|keeper| (pid, keeper)));
         self.families.push(family);
         self.begin(identity, shared, why);
+        if let (Some(keeper), true) = (&keeper, self.options.bursts) {
+            let line = Line {
+                keeper: Rc::clone(keeper),
+                inbox: None,
+            };
+            self.in_bursts(line, true);
+        }
+        self.execed.held.extend(keeper.map(|keeper| (pid, keeper)));
         Ok(())
     }
 
