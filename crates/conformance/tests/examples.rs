@@ -459,8 +459,9 @@ fn help(command: &str) -> Result<(), String> {
     let (_, below) = text
         .split_once("Examples:")
         .ok_or_else(|| format!("`trommel help {command}` shows no examples"))?;
-    let lines = below
-        .lines()
+    // To the next empty line: a page that follows has sentences that begin with the command's name.
+    let lines = (below.lines().skip(1))
+        .take_while(|line| !line.trim().is_empty())
         .filter_map(|line| line.strip_prefix("  trommel "));
     let examples: Vec<String> = lines
         .map(|line| {
