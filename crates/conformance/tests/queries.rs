@@ -316,7 +316,7 @@ fn phases() -> Result<(), String> {
         late[phase] += u64::from(number >= RARE / 2);
     }
     // A busy machine may let the rate fall for a moment.
-    let enough = RARE / 2 * 9 / 10;
+    let enough = RARE / 2 * 3 / 4;
     let whole = late[0] >= enough && late[2] >= enough;
     let ends = all.map(|[.., n]| n);
     if !whole || ends[0] != 1 || ends[2] != 1 || ends[1] < 8 || ends[3] < 8 {
