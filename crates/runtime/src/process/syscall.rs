@@ -138,7 +138,7 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
         }
         nr::__NR_arch_prctl => arch_prctl(thread, context, &a),
         nr::__NR_prctl => prctl(thread, context, &a),
-        nr::__NR_seccomp => match restricts::by_seccomp(&a) {
+        nr::__NR_seccomp => match restricts::by_seccomp(thread, &a) {
             Some(why) => Handled::Detached(why),
             None => Handled::Made(pass(thread, context, number)),
         },
@@ -295,7 +295,7 @@ fn arch_prctl(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> Handled {
 fn prctl(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> Handled {
     const PR_SET_TSC: u64 = 26;
     const PR_SET_MDWE: u64 = 65;
-    if let Some(why) = restricts::by_prctl(a) {
+    if let Some(why) = restricts::by_prctl(thread, a) {
         return Handled::Detached(why);
     }
     let process = thread.process;
