@@ -1,0 +1,159 @@
+//! Bursts of control within a budget: what they count, of running programs and of programs that are started.
+
+use super::*;
+
+/// Counts of bursts have the proportions of the program's, and add up to about as many as there were.
+pub(super) fn burst_counts() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "steady", "")?;
+    let mut running = Running::start(&program, &[])?;
+    let mut lines = BufReader::new(running.0.stdout.take().ok_or("no output")?);
+    let mut line = String::new();
+    lines.read_line(&mut line).map_err(text)?;
+    let pid = running.pid();
+    let mut recording = Command::new(trommel())
+        .args(["record", "--quiet", "--budget", "20", "--bursts", "-p"])
+        .args([&pid, "-o"])
+        .arg(scratch.path("data"))
+        .spawn()
+        .map_err(text)?;
+    while !running.file("maps")?.contains("memfd:trommel") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut stdin = running.0.stdin.take().ok_or("no input")?;
+    stdin.write_all(b"x").map_err(text)?;
+    line.clear();
+    lines.read_line(&mut line).map_err(text)?;
+    running.0.wait().map_err(text)?;
+    if !recording.wait().map_err(text)?.success() {
+        return Err("it was not recorded".to_owned());
+    }
+    let turns: f64 = line.trim().parse().map_err(text)?;
+    let counts = counts_of(&scratch)?;
+    let largest = counts.iter().map(|c| c.1).max().unwrap_or(0) as f64;
+    if !(0.4..2.5).contains(&(largest / turns)) {
+        return Err(format!("{counts:?} of {turns} turns"));
+    }
+    let parts: Vec<f64> = counts.iter().map(|c| c.1 as f64 / largest).collect();
+    let near = |part: f64| parts.iter().any(|p| (p / part - 1.0).abs() < 0.02);
+    match near(1.0 / 3.0) && near(2.0 / 3.0) {
+        true => Ok(()),
+        false => Err(format!("{counts:?}: no thirds")),
+    }
+}
+
+/// A program that is started is counted in bursts from when it has earned them, and how much longer they take is measured by executions that are counted
+/// natively, too. So counts are of the right size, by the limits that are said.
+pub(super) fn paced() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "paced", "")?;
+    let (said, report) = in_bursts(&scratch, "20", &[&program.to_string_lossy(), "1500"])?;
+    let rounds: f64 = String::from_utf8_lossy(&said.stdout)
+        .trim()
+        .parse()
+        .map_err(text)?;
+    let pacing = report["windows"]["pacing"].as_str().unwrap_or("");
+    let number = |from: &str| {
+        let at = pacing.find(from)? + from.len();
+        pacing[at..].split(' ').next()?.parse::<f64>().ok()
+    };
+    let (Some(slowdown), Some(error)) = (number("each; "), number(" ± ")) else {
+        // What traps cost decides how many are allowed, and here it may be too much.
+        return match pacing.contains("taken to be 1.5 times as long") {
+            true => {
+                not_tested(format!("bursts against counted executions: {pacing}"));
+                Ok(())
+            }
+            false => Err(format!("no speed in {pacing}")),
+        };
+    };
+    let calls = report["functions"].as_array().cloned().unwrap_or_default();
+    let turn = calls.iter().find(|f| f["name"] == "turn");
+    let calls = turn.and_then(|f| f["calls"].as_f64()).unwrap_or(0.0);
+    // The limits of the speed, and as much again for the differences between bursts.
+    let far = (calls / rounds - 1.0).abs();
+    match far < 2.0 * error / slowdown + 0.1 {
+        true => Ok(()),
+        false => Err(format!("{calls} calls of {rounds}: {pacing}")),
+    }
+}
+
+/// Processes that a started program starts are counted in bursts, too; programs that are over before they have earned one are not, and are the same as
+/// unobserved.
+pub(super) fn family_in_bursts() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "paced", "")?;
+    let program = program.to_string_lossy();
+    let (said, report) = in_bursts(&scratch, "50", &[&program, "300", "2"])?;
+    if said.status.code() != Some(7) || said.stdout.iter().filter(|&&b| b == b'\n').count() != 2 {
+        return Err(format!("{said:?}"));
+    }
+    let of = |process: &serde_json::Value| process["events"]["edge"]["seen"].as_u64().unwrap_or(0);
+    let counted = report["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|p| of(p) > 0);
+    if counted.count() != 2 {
+        return Err(format!("processes: {}", report["processes"]));
+    }
+    let alone = [&*program, "300", "2"];
+    let mut command = Command::new(trommel());
+    command.args(["record", "--no-follow", "--budget", "50", "--bursts", "-o"]);
+    let alone = command
+        .arg(scratch.path("alone"))
+        .arg("--")
+        .args(alone)
+        .output();
+    let alone = String::from_utf8_lossy(&alone.map_err(text)?.stderr).into_owned();
+    if !alone.contains("0 bursts") {
+        return Err(alone);
+    }
+    let (said, report) = in_bursts(&scratch, "5", &["sh", "-c", "exit 3"])?;
+    let windows = &report["windows"];
+    match said.status.code() == Some(3) && windows["taken"] == 0 && windows["paid_percent"] == 0.0 {
+        true => Ok(()),
+        false => Err(format!("{said:?} {windows}")),
+    }
+}
+
+/// Records a program in bursts. Returns what it said, and the report.
+fn in_bursts(
+    scratch: &Scratch,
+    budget: &str,
+    program: &[&str],
+) -> Result<(Output, serde_json::Value), String> {
+    let data = scratch.path("data");
+    let mut command = Command::new(trommel());
+    command.args(["record", "--quiet", "--budget", budget, "--bursts", "-o"]);
+    let said = command
+        .arg(&data)
+        .arg("--")
+        .args(program)
+        .output()
+        .map_err(text)?;
+    let report = output(
+        Command::new(trommel())
+            .args(["report", "--json"])
+            .arg(&data),
+    )?;
+    Ok((said, serde_json::from_str(&report).map_err(text)?))
+}
+
+/// Other kinds are refused, with the way that samples them.
+pub(super) fn other_kinds() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "sleepers", "")?;
+    let running = Running::start(&program, &["1", "1"].map(str::to_owned))?;
+    let output = Command::new(trommel())
+        .args(["record", "-e", "value", "--budget", "5", "--bursts", "-p"])
+        .args([&running.pid(), "-o"])
+        .arg(scratch.path("data"))
+        .output()
+        .map_err(text)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match !output.status.success() && said.contains("leave it out to sample `value` in windows") {
+        true => running.output().map(drop),
+        false => Err(said.into_owned()),
+    }
+}

@@ -1,0 +1,196 @@
+//! Processes that are not attached, and limits that must not be in the way.
+
+use super::*;
+
+pub(super) fn refusals() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let refused = |pid: &str, words: &str| {
+        let output = record(&scratch, &["-p", pid])?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match !output.status.success() && said.contains(words) {
+            true => Ok(()),
+            false => Err(format!(
+                "-p {pid}: `{words}` expected, {}: {said}",
+                output.status
+            )),
+        }
+    };
+    refused("2147483646", "no such process")?;
+    refused(&std::process::id().to_string(), "waits for it")?;
+    let mut zombie = Command::new("true").spawn().map_err(text)?;
+    std::thread::sleep(Duration::from_millis(100));
+    refused(&zombie.id().to_string(), "zombie")?;
+    zombie.wait().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let running = Running::start(&program, &["20", "1", "0"].map(str::to_owned))?;
+    let pid = running.pid();
+    let thread = fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(text)?
+        .flatten()
+        .map(|t| t.file_name().to_string_lossy().into_owned())
+        .find(|t| *t != pid);
+    refused(&thread.ok_or("no thread")?, &format!("give -p {pid}"))?;
+    signal(&pid, "STOP")?;
+    std::thread::sleep(Duration::from_millis(100));
+    refused(&pid, "it is stopped")?;
+    signal(&pid, "CONT")?;
+    let bin = trommel();
+    let mut other = Command::new(bin)
+        .args(["record", "--quiet", "-p", &pid, "--duration", "3", "-o"])
+        .arg(scratch.path("other"))
+        .spawn()
+        .map_err(text)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let twice = refused(&pid, "recorded already");
+    signal(&other.id().to_string(), "INT")?;
+    other.wait().map_err(text)?;
+    twice?;
+    if Path::new("/usr/bin/gdb").exists() {
+        let mut gdb = Command::new("gdb")
+            .args(["-q", "-batch", "-p", &pid, "-ex", "shell sleep 3"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(text)?;
+        std::thread::sleep(Duration::from_millis(2000));
+        let traced = refused(&pid, "traces it already");
+        gdb.wait().map_err(text)?;
+        traced?;
+    }
+    Ok(())
+}
+
+/// Returns whether we may read filters of others.
+fn reads_filters() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let effective = u64::from_str_radix(&field("CapEff:"), 16).unwrap_or(0);
+    effective >> SYS_ADMIN & 1 == 1 && field("Seccomp:") == "0"
+}
+
+/// A program whose filters allow what the runtime needs is attached to, as far as they can be read; one that refuses some of it
+/// is refused. Filters that a container gives to all, us too, do not count.
+pub(super) fn filters() -> Result<(), String> {
+    const REFUSED: &str = "restricted its";
+    const READV: &str = "process_vm_readv";
+    let scratch = Scratch::new().map_err(text)?;
+    build(&scratch, "filtered", "")?;
+    build(&scratch, "threads", "")?;
+    let bin = trommel();
+    let script = |before: &str| {
+        format!(
+            "{before} ./threads 20 1 0 > /dev/null & p=$!; sleep 0.3; \
+             '{}' record --quiet -e edge --duration 0.3 -o data -p $p; r=$?; kill $p; exit $r",
+            bin.display()
+        )
+    };
+    let run = |command: &mut Command| command.current_dir(scratch.dir()).output().map_err(text);
+    let filtered = scratch.path("filtered");
+    let inside = |script: &str| run(Command::new(&filtered).args(["bash", "-c", script]));
+    let outside = |script: &str| run(Command::new("bash").args(["-c", script]));
+    well(&inside(&script(""))?)?;
+    let refused = |output: &Output, words: &str| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        match !output.status.success() && said.contains(words) {
+            true => Ok(()),
+            false => Err(format!("`{words}` expected: {}: {said}", output.status)),
+        }
+    };
+    refused(&inside(&script("./filtered"))?, REFUSED)?;
+    let alone = outside(&script("./filtered"))?;
+    let narrow = outside(&script("./filtered -310"))?;
+    if !reads_filters() {
+        refused(&alone, REFUSED)?;
+        return refused(&narrow, REFUSED);
+    }
+    well(&alone)?;
+    refused(&narrow, READV)
+}
+
+/// A program whose system calls are dispatched to itself is refused, and goes on.
+pub(super) fn dispatched() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "dispatched", "")?;
+    let running = Running::start(&program, &[])?;
+    let output = record(&scratch, &["-p", &running.pid()])?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() || !said.contains("dispatched to itself") {
+        return Err(format!("not refused: {}: {said}", output.status));
+    }
+    match running.output()?.trim() {
+        "good" => Ok(()),
+        other => Err(format!("the program has noticed: {other}")),
+    }
+}
+
+/// Limits that leave no room, for memory or descriptors: the process is attached to, and has the same limits afterwards.
+pub(super) fn limited() -> Result<(), String> {
+    // It may have to be built, for longer than the program runs.
+    let _ = trommel();
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    for limit in [
+        "--nofile=1:1024",
+        "--nofile=4:1024",
+        "--as=1000000000:",
+        "--data=500000000:",
+    ] {
+        let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
+        let pid = running.pid();
+        let set = Command::new("prlimit")
+            .args(["--pid", &pid, limit])
+            .status();
+        if !set.map_err(text)?.success() {
+            return Err(format!("no {limit}"));
+        }
+        let before = (running.file("limits")?, running.traces()?);
+        for options in [
+            &["--duration", "0.2"][..],
+            &["--duration", "0.2", "--budget", "5"],
+        ] {
+            well(&record(&scratch, &[options, &["-p", &pid]].concat())?)?;
+            if (running.file("limits")?, running.traces()?) != before {
+                return Err(format!("{limit}: changed: {}", running.file("limits")?));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A process that has all descriptors that it may ever have is refused with the reason, unless the command may raise its limit.
+pub(super) fn without_descriptor() -> Result<(), String> {
+    const SYS_RESOURCE: u32 = 24;
+    // It may have to be built, for longer than the program runs.
+    let _ = trommel();
+    let status = std::fs::read_to_string("/proc/self/status").map_err(text)?;
+    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.unwrap_or("0").trim(), 16).map_err(text)?;
+    if effective >> SYS_RESOURCE & 1 != 0 {
+        not_tested(format_args!("no descriptor: this user may raise limits"));
+        return Ok(());
+    }
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
+    let pid = running.pid();
+    let set = Command::new("prlimit")
+        .args(["--pid", &pid, "--nofile=1:1"])
+        .status();
+    if !set.map_err(text)?.success() {
+        return Err("no limit".to_owned());
+    }
+    let before = (running.file("limits")?, running.traces()?);
+    let done = record(&scratch, &["--duration", "0.2", "-p", &pid])?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.success() || !said.contains("as many descriptors as it may") {
+        return Err(format!("not refused: {}: {said}", done.status));
+    }
+    match (running.file("limits")?, running.traces()?) == before {
+        true => Ok(()),
+        false => Err(format!("changed: {}", running.file("limits")?)),
+    }
+}
