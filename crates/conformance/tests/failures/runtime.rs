@@ -29,6 +29,10 @@ pub(crate) const TESTS: &[Test] = &[
         goes_on(bin, &["evict=7", "evict=60,insns=3"])
     }),
     ("runtime: the program limits its memory", limited_memory),
+    (
+        "runtime: a detached program locks its memory",
+        locked_memory,
+    ),
     ("runtime: is slow in the wrong places", |bin| {
         goes_on(bin, &["delay=40", "delay=125,insns=4"])
     }),
@@ -69,6 +73,32 @@ fn limited_memory(bin: &Path) -> Result<(), String> {
     match seen.stderr.contains("nothing lost") && !seen.stderr.contains("internal error") {
         true => Ok(()),
         false => Err(seen.stderr),
+    }
+}
+
+/// Locks all that it has, and prints whether that is less than two gigabytes.
+const LOCKS: &str = "import ctypes, resource
+ctypes.CDLL(None).mlockall(1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20)";
+
+/// Checks that what was reserved and never used is not made present when a detached program locks all memory: it is 13 GB.
+fn locked_memory(bin: &Path) -> Result<(), String> {
+    let place = Place::new(bin)?;
+    let words = [
+        "record",
+        "--quiet",
+        "-e",
+        "none",
+        "--",
+        "/usr/bin/python3",
+        "-Sc",
+        LOCKS,
+    ];
+    let seen = place.run(place.command(&words)?.env("TROMMEL_STRESS", "leave=50"))?;
+    let detached = seen.stderr.contains("stress option");
+    match detached && seen.stdout == b"True\n" {
+        true => Ok(()),
+        false => Err(format!("{seen:?}")),
     }
 }
 

@@ -9,11 +9,12 @@ use trommel_queue::prefetch::Prefetch;
 use trommel_queue::queries::{LOADS, Queries};
 use trommel_queue::{
     CHUNK, CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
-    COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DIRECTORY_BYTES,
-    Directory, GROWING, Growing, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET, REQUEST_OFFSET,
-    Request, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, Directory, GROWING, Growing, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET,
+    REQUEST_OFFSET, Request, THREAD_PAGE, THREAD_PAGES_OFFSET, mapped_bytes,
 };
 
+use crate::base::address::Range;
 use crate::base::ids::{ChunkId, CounterArrayId};
 use crate::base::sys;
 
@@ -90,6 +91,13 @@ impl Mapped {
     /// Returns true if the process has windows.
     pub fn has_windows(&self) -> bool {
         self.control().window.length.load(Relaxed) != 0
+    }
+
+    /// Tables for counts and words, most of the slot. `None` with windows: little of them is mapped, and threads come back at any time.
+    pub fn tables(&self) -> Option<Range> {
+        let [start, end] =
+            [DICT_WORDS_OFFSET, mapped_bytes(false)].map(|offset| self.base + offset as u64);
+        (!self.has_windows()).then_some(Range { start, end })
     }
 
     /// Makes sure that the first `bytes` of a part are mapped. Returns false where the kernel refuses. The caller holds the runtime's lock.

@@ -9,7 +9,8 @@
 //! # Strategy
 //! The runtime stands in for the kernel. `MCL_CURRENT` locks each mapping of the program's ([`lock_all`]). `MCL_FUTURE` is kept
 //! here, and each mapping that the program makes is locked when it is made ([`lock_new`]). When the program is detached the
-//! kernel takes over ([`detached`]).
+//! kernel takes over ([`detached`]). What was reserved for counts and words then has no access rights ([`hide`]): of such memory the kernel
+//! makes nothing present.
 //!
 //! # The kernel's rules that are followed
 //! * `MCL_CURRENT` is refused with ENOMEM where all memory of the program exceeds the limit and it has not CAP_IPC_LOCK. So much
@@ -138,5 +139,19 @@ pub fn detached() {
     if flags != 0 {
         // SAFETY: no memory is touched: `MCL_CURRENT` is not among the flags.
         let _ = unsafe { sys::call(nr::__NR_mlockall, [flags & !CURRENT, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// No thread is under control any more, so nobody uses the large tables of the slot. Gigabytes of them were never touched.
+pub fn hide(tables: Option<Range>) {
+    if let Some(tables) = tables {
+        sys::protect(tables.start..tables.end, nr::PROT_NONE);
+    }
+}
+
+/// Undoes [`hide`], before a thread is under control again.
+pub fn show(tables: Option<Range>) {
+    if let Some(tables) = tables {
+        sys::protect(tables.start..tables.end, nr::PROT_READ | nr::PROT_WRITE);
     }
 }

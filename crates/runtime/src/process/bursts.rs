@@ -83,6 +83,7 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
     if !runtime.translator.counts() {
         return None;
     }
+    locking::show(process.queue.mapped().tables());
     let areas = areas_for(process, &mut runtime, ids)?;
     advise(nr::MADV_DOFORK);
     limits::again(&told.limits);

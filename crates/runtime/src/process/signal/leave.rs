@@ -13,6 +13,7 @@ use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::state::Runtime;
 use crate::engine::state::{Process, Thread};
+use crate::memory::locking;
 use crate::process::signal::{give_back_aside, stop_stepping};
 
 /// The last step of detaching, in a signal handler: everything of the kernel's is the app's again.
@@ -53,6 +54,9 @@ pub(super) fn leave_blocked(
     // Others need the runtime's handlers still, unless they are not theirs.
     if runtime.threads.is_empty() || thread.has_own_actions() {
         runtime.actions_of(thread).give_back();
+    }
+    if runtime.threads.is_empty() {
+        locking::hide(thread.process.queue.mapped().tables());
     }
     become_native(thread, context, frame);
 }
