@@ -1,4 +1,5 @@
 // build: -O2 -ldl
+// ways: few
 // shared: exceptions_shared_lib.cpp
 // Exceptions cross dlopen'ed library boundaries both ways, over load/unload cycles.
 #include <cstdio>

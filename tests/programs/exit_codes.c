@@ -1,4 +1,5 @@
 // build: -O2 | -O2 -static
+// ways: few
 // run: 0
 // run: 1
 // run: 42

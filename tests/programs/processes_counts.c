@@ -1,4 +1,5 @@
 // build: -O2 | -O1 -no-pie
+// ways: few
 // run: all
 // run: forked
 // run: executed

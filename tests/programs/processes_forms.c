@@ -1,4 +1,5 @@
 // build: -O2 -pthread | -O2 -static -pthread
+// ways: few
 // run: forks
 // run: thread
 // run: vforks

@@ -1,4 +1,5 @@
 // build: -O2 -pthread
+// ways: few
 // run: itimer
 // run: timers
 // run: threads

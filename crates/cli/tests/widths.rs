@@ -33,7 +33,7 @@ int main() {
   Shape *shapes[2] = { new Square_with_equal_sides, new Rectangle_with_other_sides };
   double sum = 0;
   long n = 0;
-  for (int i = 0; i < 100000; i++) {
+  for (int i = 0; i < 20000; i++) {
     sum += shapes[i % 3 == 0]->area_of_the_shape();
     n += things.find_something_by_its_name("name42");
   }

@@ -332,7 +332,7 @@ fn without() -> Result<(), String> {
         let arguments = windows.map(|w| w.arguments.len()).sum();
         Ok((serde_json::from_str(&report).map_err(text)?, arguments))
     };
-    for kinds in ["call", "edge,call,type", "value", "edge,value,type"] {
+    for kinds in ["call", "edge,value,type"] {
         let (report, arguments) = data_of(kinds)?;
         if arguments != 0 {
             return Err(format!("{kinds}: {arguments} arguments"));

@@ -136,10 +136,10 @@ fn each_store_is_delivered_once_and_in_order() {
     let [query, data, messages] = ["q.rpa", "data", "messages"].map(|name| scratch.path(name));
     fs::write(&query, QUERY).expect("query");
     for (stress, stores) in [
-        ("", "100000"),
-        ("delay=20", "20000"),
-        ("evict=97,insns=3", "20000"),
-        ("pages=64,delay=5", "20000"),
+        ("", "30000"),
+        ("delay=20", "5000"),
+        ("evict=97,insns=3", "5000"),
+        ("pages=64,delay=5", "5000"),
     ] {
         let mut command = Command::new(bin());
         command.args(["record", "--quiet", "-q"]).arg(&query);
@@ -204,7 +204,7 @@ fn counts_in_generated_code_are_exact() {
         let mut command = Command::new(bin());
         command.args(["record", "--quiet", "-q"]).arg(&query);
         command.arg("-o").arg(&data).arg("--");
-        command.arg(&program).arg("20000");
+        command.arg(&program).arg("8000");
         command.env("TROMMEL_STRESS", stress).stdin(Stdio::null());
         let said = String::from_utf8(output(&mut command)).expect("text");
         let stored = said.lines().filter_map(|line| line.split_once(' '));
@@ -273,6 +273,9 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
     let scratch = Scratch::new().expect("directory");
     let [query, data, messages] = ["q.rpa", "data", "messages"].map(|name| scratch.path(name));
     fs::write(&query, QUERY).expect("query");
+    let text = fs::read(workspace().join("docs/query.md")).expect("a text");
+    let input = scratch.path("input");
+    fs::write(&input, &text[..3000]).expect("input");
     for (spec, tuple) in [
         ("P7", "pc,res1"),
         ("H[P16]256+A16", "res1"),
@@ -291,7 +294,7 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
         command.args(["record", "--quiet", "-c", spec, "--tuple", tuple, "-q"]);
         command.arg(&query).arg("--messages").arg(&messages);
         command.arg("-o").arg(&data).arg("--").arg(&gzip).arg("-c");
-        output(command.arg(workspace().join("docs/query.md")));
+        output(command.arg(&input));
         let report = report(&data);
         // Queue, and the tuples that were sent there.
         let mut sent: BTreeMap<u64, Vec<Tuple>> = BTreeMap::new();

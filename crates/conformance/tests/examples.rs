@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Scratch, trommel, workspace};
+use trommel_conformance::built::kept;
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
 use trommel_conformance::not_tested::not_tested;
 
 /// `cargo` and its words that documents may show.
@@ -162,20 +164,22 @@ const NEEDS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// A directory with everything that examples name.
-fn stage() -> Result<Scratch, String> {
-    let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    let script = r#"set -e
+/// Script that makes everything that examples name, but for processes. The programs are static: what single-steps them is soon through, and
+/// the loader is two thirds of all that such a program executes.
+const STAGE: &str = r#"set -e
         printf 'int main(void) { volatile int n = 0; while (n < 1000) n = n + 1; return 0; }' > app.c
-        cc -o app app.c
+        cc -static -o app app.c
         # It lasts for many ticks of the kernel's clock, by which `model --every` counts CPU time, on a loaded machine too.
-        sed s/1000/500000000/ app.c > server.c
-        cc -o server server.c
+        sed s/1000/150000000/ app.c > server.c
+        cc -static -o server server.c
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
         trommel record --quiet -e context -o contexts.data -- ./app
         trommel record --quiet -c 'M4[10k,1%]2048' -o m4.data -- ./app
-        cp trommel.data other.data
+        # With modules.
+        mkdir dynamic
+        cc -o dynamic/app app.c
+        trommel record --quiet -o other.data -- dynamic/app
         cp trommel.data before.data
         cp trommel.data after.data
         mkdir -p docs/lab
@@ -190,28 +194,36 @@ fn stage() -> Result<Scratch, String> {
         cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c
         cc -O2 -shared -fPIC -I include -o hot.so examples/service/hot.c
         cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c"#;
-    let ended = shell(script, scratch.dir())?;
-    match ended.status.success() {
-        true => Ok(scratch),
-        false => Err(String::from_utf8_lossy(&ended.stderr).into_owned()),
-    }
+
+/// Makes the database that examples read, of a process of the name that they give.
+const DATABASE: &str = "timeout --preserve-status -s INT 3 trommel daemon --epoch 1s --db DIR -p $(cat PID); ended=$?; kill $(cat PID); exit $ended";
+
+/// A directory with everything that examples name: a copy of one that is made once for a command.
+fn stage() -> Result<Scratch, String> {
+    static MADE: OnceLock<Result<String, String>> = OnceLock::new();
+    let from = MADE.get_or_init(|| {
+        let bin = fs::metadata(trommel()).and_then(|bin| Ok((bin.len(), bin.modified()?)));
+        let stamp = format!("{bin:?} {STAGE} {DATABASE} {}", workspace().display());
+        kept("stage", "examples", &stamp, || {
+            let dir = cache_dir().join("examples");
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+            prepared(&dir, STAGE)?;
+            with_process(&dir, SERVER)?;
+            prepared(&dir, DATABASE)?;
+            Ok(dir.to_string_lossy().into_owned())
+        })
+    });
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    prepared(scratch.dir(), &format!("cp -a '{}/.' .", from.clone()?))?;
+    Ok(scratch)
 }
 
 /// Name of the process that examples of the daemon name.
 const SERVER: &str = "redis-server";
 
-/// Makes the files that examples of databases name beside that: one, and a process of that name that goes on. A daemon attaches to
-/// all processes of a name, so examples that do not need `SERVER` take another one.
-fn with_database(stage: &Scratch, name: &str) -> Result<(), String> {
-    with_process(stage, name)?;
-    prepared(
-        stage,
-        "timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR -p $(cat PID) || { kill $(cat PID); exit 1; }",
-    )
-}
-
 /// Starts a process that goes on, under a name of its own: a daemon attaches to all processes of a name.
-fn with_process(stage: &Scratch, name: &str) -> Result<(), String> {
+fn with_process(dir: &Path, name: &str) -> Result<(), String> {
     let script = r#"set -e
         printf '#include <unistd.h>\nint main(void) { for (;;) {
             for (volatile int n = 0; n < 1000000; n = n + 1) ; usleep(7000); } }' > busy.c
@@ -219,11 +231,11 @@ fn with_process(stage: &Scratch, name: &str) -> Result<(), String> {
         timeout 60 ./NAME > /dev/null 2>&1 &
         trap 'kill $!' ERR
         until pgrep -P $! > PID; do sleep 0.05; done"#;
-    prepared(stage, &script.replace("NAME", name))
+    prepared(dir, &script.replace("NAME", name))
 }
 
-fn prepared(stage: &Scratch, script: &str) -> Result<(), String> {
-    let ended = shell(script, stage.dir())?;
+fn prepared(dir: &Path, script: &str) -> Result<(), String> {
+    let ended = shell(script, dir)?;
     match ended.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&ended.stderr).into_owned()),
@@ -265,7 +277,7 @@ fn shortened(line: &str) -> String {
         return words.join(" ");
     }
     // It goes on until it is interrupted.
-    let line = format!("timeout --preserve-status -s INT 4 {line}");
+    let line = format!("timeout --preserve-status -s INT 2 {line}");
     match words.contains(&"--user") {
         // It attaches to all processes of this user. In a namespace of its own there is one.
         true => format!(
@@ -368,9 +380,8 @@ fn document(name: &str) -> Result<(), String> {
         }
     }
     match name {
-        "docs/database.md" => with_database(&stage, SERVER)?,
-        "docs/merge.md" => with_database(&stage, "merged")?,
-        "docs/top.md" => with_process(&stage, WATCHED)?,
+        "docs/database.md" => with_process(stage.dir(), SERVER)?,
+        "docs/top.md" => with_process(stage.dir(), WATCHED)?,
         _ => {}
     }
     for script in scripts {
@@ -477,16 +488,15 @@ fn help(command: &str) -> Result<(), String> {
         .filter(|line| !line.starts_with(IN_A_DOCUMENT))
         .collect();
     let stage = stage()?;
-    let sampled = |line: &String| line.contains("DIR") || line.starts_with("trommel daemon ");
-    if examples.iter().any(sampled) {
-        let daemon = examples.iter().any(|line| line.contains(SERVER));
-        with_database(&stage, if daemon { SERVER } else { "served" })?;
+    let any = |word: &str| examples.iter().any(|line| line.contains(word));
+    if any("trommel daemon ") && any(SERVER) {
+        with_process(stage.dir(), SERVER)?;
     }
-    if examples.iter().any(|line| line.starts_with("trommel top ")) {
-        with_process(&stage, WATCHED)?;
+    if any("trommel top ") {
+        with_process(stage.dir(), WATCHED)?;
     }
-    let machine = may_sample_the_machine(&stage)?;
-    let namespaces = may_make_namespaces(&stage)?;
+    let machine = !any("--all") || may_sample_the_machine(&stage)?;
+    let namespaces = !any("--user") || may_make_namespaces(&stage)?;
     let mut examples = examples.iter();
     examples.try_for_each(|line| {
         let refused = line.contains("--all") && !machine || line.contains("--user") && !namespaces;

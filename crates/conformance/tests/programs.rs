@@ -2,12 +2,13 @@
 //! every event mix, and with traces.
 //!
 //! The first build of a program is tried in CI. Its other builds are other code for the same behaviour: they are tried in the
-//! nightly tier (ignored trials), in the same ways. So are programs with signals with breakpoints in the cache.
+//! nightly tier (ignored trials), in the same ways. So are programs with signals with breakpoints in the cache, and all ways of
+//! programs that take long (`ways: few`): of those CI tries the ways that have most in them.
 
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Job, Run, Scratch, trommel};
+use trommel_conformance::exec::{COUNTED, Job, MIXES, Run, Scratch, trommel};
 use trommel_conformance::not_tested::not_tested;
 use trommel_conformance::program::{Variant, all};
 
@@ -18,23 +19,55 @@ fn main() {
     for variant in all() {
         for run in &variant.runs {
             let name = [&[variant.name.clone()][..], run].concat().join(" ");
-            trials.push(trial(&variant, run, &name, ""));
+            trials.push(trial(&variant, run, &name, Ways::of(&variant)));
+            if variant.few && variant.first {
+                trials.push(trial(&variant, run, &name, Ways::All));
+            }
             if has_traps(&variant) {
-                trials.push(trial(&variant, run, &name, "breakpoints"));
+                trials.push(trial(&variant, run, &name, Ways::Breakpoints));
             }
         }
     }
     libtest_mimic::run(&args, trials).exit();
 }
 
-fn trial(variant: &Variant, run: &[String], name: &str, stress: &'static str) -> Trial {
-    let mut name = name.to_owned();
-    if !stress.is_empty() {
-        name += &format!(" with {stress}");
+/// Ways that a trial goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    /// Those of each program.
+    Usual,
+    /// Those that have most in them, of a program that takes long.
+    Few,
+    /// The others of such a program.
+    All,
+    /// The usual ones, with breakpoints in the cache.
+    Breakpoints,
+}
+
+impl Ways {
+    fn of(variant: &Variant) -> Self {
+        match variant.few && variant.first {
+            true => Self::Few,
+            false => Self::Usual,
+        }
     }
-    let (first, variant, run) = (variant.first, variant.clone(), run.to_vec());
-    let trial = Trial::test(name, move || Ok(check(&variant, &run, stress)?));
-    trial.with_ignored_flag(!first || !stress.is_empty())
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usual | Self::Few => "",
+            Self::All => " in all ways",
+            Self::Breakpoints => " with breakpoints",
+        }
+    }
+}
+
+fn trial(variant: &Variant, run: &[String], name: &str, ways: Ways) -> Trial {
+    let nightly = !variant.first || matches!(ways, Ways::All | Ways::Breakpoints);
+    let (variant, run) = (variant.clone(), run.to_vec());
+    let trial = Trial::test(format!("{name}{}", ways.name()), move || {
+        Ok(check(&variant, &run, ways)?)
+    });
+    trial.with_ignored_flag(nightly)
 }
 
 /// Returns true if signals find a program in the cache, where steps lead to the next boundary.
@@ -42,16 +75,7 @@ fn has_traps(variant: &Variant) -> bool {
     variant.name.starts_with("signal_") || variant.name.starts_with("threads_signals")
 }
 
-/// Ways of `trommel run` that a program is compared in. One that reads which signals are handled, while a thread waits in the kernel, sees the runtime's
-/// handlers where it has been detached (docs/limits.md). Plain `run` does that when a busy machine makes it slow.
-fn ways(variant: &Variant) -> &'static [Run] {
-    match variant.name.as_str() {
-        "signal_own_status" => &[Run::Traced],
-        _ => &[Run::Plain, Run::Traced],
-    }
-}
-
-fn check(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
+fn check(variant: &Variant, run: &[String], ways: Ways) -> Result<(), String> {
     let missing = variant.missing();
     if !missing.is_empty() {
         not_tested(format_args!(
@@ -64,12 +88,21 @@ fn check(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> 
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let mut job = Job::new([program], scratch.dir());
     job.argv.extend(run.iter().map(Into::into));
-    if !stress.is_empty() {
-        job.env.push(("TROMMEL_STRESS".into(), stress.into()));
+    if ways == Ways::Breakpoints {
+        job.env
+            .push(("TROMMEL_STRESS".into(), "breakpoints".into()));
     }
     let limit = Duration::from_secs(20);
     let bin = trommel();
-    job.check(bin, limit)?;
-    job.check_run(bin, ways(variant), limit)?;
-    job.check_kept(bin, &scratch.path("caches"), limit)
+    let caches = scratch.path("caches");
+    if ways == Ways::Few {
+        job.check_recorded(bin, [("edge,call,value,type", "exact")], limit)?;
+        return job.check_run(bin, &[Run::Plain], limit);
+    }
+    // `record -e none` and plain `run` are among the ways with kept fragments.
+    let mixes = MIXES.into_iter().filter(|mix| *mix != "none");
+    let exact = mixes.map(|mix| (mix, "exact"));
+    job.check_recorded(bin, exact.chain(COUNTED), limit)?;
+    job.check_run(bin, &[Run::Traced], limit)?;
+    job.check_kept(bin, &caches, limit)
 }

@@ -510,11 +510,11 @@ fn signal(pid: &str, name: &str) -> Result<(), String> {
 fn killed(way: &Way) -> Result<(), String> {
     let bin = trommel();
     let scratch = Scratch::new().map_err(text)?;
-    for (name, args) in [("threads", ["6", "2", "1"]), ("sleepers", ["6", "2", ""])] {
+    for (name, args) in [("threads", ["4", "2", "1"]), ("sleepers", ["4", "2", ""])] {
         let program = build(&scratch, name, "")?;
         let mut running = Running::start(&program, &args.map(str::to_owned))?;
         let before = running.traces()?;
-        for moment in 0..40_u64 {
+        for moment in 0..24_u64 {
             let mut command = Command::new(bin)
                 .env("TROMMEL_STRESS", way.stress)
                 .args(["record", "--quiet", "-e", "edge,call", "--duration", "0.03"])
@@ -524,7 +524,7 @@ fn killed(way: &Way) -> Result<(), String> {
                 .stderr(Stdio::null())
                 .spawn()
                 .map_err(text)?;
-            std::thread::sleep(Duration::from_micros(moment * 1700));
+            std::thread::sleep(Duration::from_micros(moment * 2900));
             let _ = command.kill();
             let _ = command.wait();
             if !running.is_there() {

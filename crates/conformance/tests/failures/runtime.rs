@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("runtime: detaches at any crossing", detaches),
     ("runtime: drops everything often", |bin| {
-        goes_on(bin, &["evict=7", "evict=60,insns=3"])
+        goes_on(bin, &["evict=31", "evict=240,insns=3"])
     }),
     ("runtime: the program limits its memory", limited_memory),
     (
@@ -34,7 +34,7 @@ pub(crate) const TESTS: &[Test] = &[
         locked_memory,
     ),
     ("runtime: is slow in the wrong places", |bin| {
-        goes_on(bin, &["delay=40", "delay=125,insns=4"])
+        goes_on(bin, &["delay=20", "delay=50,insns=4"])
     }),
 ];
 
