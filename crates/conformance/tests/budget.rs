@@ -372,7 +372,7 @@ fn calls() -> Result<(), String> {
 fn executes() -> Result<(), String> {
     let program = built("values")?;
     let program = program.to_string_lossy();
-    let (once, half) = ("400000000", "200000000");
+    let (once, half) = ("200000000", "100000000");
     for (script, runs, ends) in [
         (format!("exec {program} {once}"), 1, "exec"),
         (format!("{program} {once}; echo $?"), 1, "exit"),
@@ -424,7 +424,7 @@ fn executes_restricted() -> Result<(), String> {
     let program = built("values")?;
     let filtered = program::built("tests/attach/filtered.c", "filtered", &["-O1"])?;
     let (program, filtered) = (program.to_string_lossy(), filtered.to_string_lossy());
-    let script = format!("{filtered} {program} 400000000; exit 4");
+    let script = format!("{filtered} {program} 100000000; exit 4");
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let mut command = Command::new(bin());
     let options = ["record", "--budget", "20", "-e", "edge", "-o"];
@@ -447,7 +447,7 @@ fn paid() -> Result<(), String> {
     const BEGINNING_NS: f64 = 6e6;
     let program = built_work()?;
     // The smallest budget needs the longest run: the command itself takes some tens of milliseconds to begin.
-    for (budget, rounds) in [(1.0, "1600"), (3.0, "400"), (10.0, "400")] {
+    for (budget, rounds) in [(1.0, "600"), (3.0, "200"), (10.0, "200")] {
         let text = budget.to_string();
         let report = record(&["--budget", &text], &program, rounds)?;
         let windows = &report["windows"];

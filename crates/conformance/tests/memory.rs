@@ -130,14 +130,14 @@ fn addresses() -> Result<(), String> {
 fn timed() -> Result<(), String> {
     let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
     let program = built("tests/memory/forms.c", "forms", &flags)?;
-    let native = output(Command::new(&program).arg("3000000"))?;
+    let native = output(Command::new(&program).arg("1200000"))?;
     for (kinds, window) in [
         ("latency", "20"),
         ("address,latency,edge,call,type", "300"),
         ("latency,address", "4000"),
     ] {
         let options = ["--rate", "20000", "--window", window, "-e", kinds];
-        let (said, report) = record(&options, &program, "3000000", &["report"])?;
+        let (said, report) = record(&options, &program, "1200000", &["report"])?;
         // The rest has addresses on the stack.
         if !said.lines().take(2).eq(native.lines().take(2)) {
             return Err(format!("{kinds}: {said:?} in place of {native:?}"));

@@ -344,7 +344,7 @@ fn paid() -> Result<(), String> {
         let text = budget.to_string();
         let asked = ["--budget", &text];
         // Long enough for what the command takes to begin.
-        let report = record(BOTH, &asked, "", &program, &["600000000", "1"])?;
+        let report = record(BOTH, &asked, "", &program, &["300000000", "1"])?;
         let windows = &report["windows"];
         let paid = real(windows, "paid_percent");
         let beginning = 100.0 * BEGINNING_NS / real(windows, "cpu_ns");
@@ -429,7 +429,7 @@ fn refused() -> Result<(), String> {
 
 fn with(stress: &str) -> Result<(), String> {
     let options = ["--rate", "4000", "--window", "300"];
-    let report = record(BOTH, &options, stress, &built()?, &["20000000", "3"])?;
+    let report = record(BOTH, &options, stress, &built()?, &["8000000", "3"])?;
     match real(&report["windows"], "whole") >= 20.0 {
         true => Ok(()),
         false => Err(format!("{}", report["windows"])),
