@@ -201,9 +201,10 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .question
             .map(|(name, program)| -> &'static Question {
                 let question = Question::new(program, QUERY_SEED, stress.rates);
+                let question = question.changing(name);
                 let question = match options.sampling {
-                    Some(_) => question.by_window(&name),
-                    None => question.changing(name),
+                    Some(_) => question.by_window(),
+                    None => question,
                 };
                 Box::leak(Box::new(question))
             }),

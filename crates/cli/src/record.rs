@@ -46,7 +46,7 @@ use crate::services;
 use crate::simulate;
 use crate::stats;
 use checks::{check_bursts, check_custom};
-pub(crate) use checks::{check_callers, check_kinds};
+pub(crate) use checks::{check_callers, check_kinds, check_query_kinds};
 
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
@@ -103,15 +103,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         (None, None) => USUAL_KINDS.into_iter().collect(),
         _ => KindSet::NONE,
     });
-    if question.is_some() && [Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
-        bail!(
-            "--query goes with the kinds edge and call only: ask for loaded values with a query on \
-             opLOAD that collects pc and res1, or record them by a run of their own"
-        );
-    }
-    if question.is_some() && kinds.has(Kind::Path) {
-        bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
-    }
+    check_query_kinds(question.is_some(), kinds)?;
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
     let intervals = compressor.interval().is_some() && !kinds.is_empty();
     let services = services::load(&args.service, question.as_ref(), intervals)?;

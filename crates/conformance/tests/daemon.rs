@@ -36,6 +36,9 @@ fn main() {
         Trial::test("a session that is killed is followed by another", || {
             Ok(session_killed()?)
         }),
+        Trial::test("processes are asked queries, which commands change", || {
+            Ok(asked()?)
+        }),
         Trial::test("wrong arguments", || Ok(refused()?)),
         Trial::test("kill -9 of the daemon at random moments", || Ok(killed()?)),
     ];
@@ -119,6 +122,7 @@ impl Daemon {
             .args(["daemon", "--epoch", "1s", "--budget", "5", "--db"])
             .arg(scratch.path("db"))
             .args(options)
+            .env("XDG_RUNTIME_DIR", scratch.dir())
             .stdin(Stdio::null())
             .stderr(file)
             .process_group(0);
@@ -303,6 +307,97 @@ fn by_number() -> Result<(), String> {
     match said.contains("1 process profiled") && pids(&report) == [pid.parse().unwrap_or(0)] {
         true => Ok(()),
         false => Err(format!("{said}: {}", report["processes"])),
+    }
+}
+
+/// Two processes are asked the daemon's queries, and one of them is asked others by commands. The database has the sums of both.
+fn asked() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let app = named(&scratch, "is-asked")?;
+    let file = |name: &str, query: &str| {
+        let path = scratch.path(name);
+        fs::write(&path, query).map_err(text)?;
+        Ok::<_, String>(path.to_string_lossy().into_owned())
+    };
+    let loads = file(
+        "loads.rpa",
+        "for opLOAD * always collect pc; count; send 1 stop;",
+    )?;
+    let branches = file(
+        "branches.rpa",
+        "for opBRANCH * always collect pc misc; count; send 2 stop;",
+    )?;
+    let paced = file(
+        "paced.rpa",
+        "for opLOAD * every auto collect pc; send 1 stop;",
+    )?;
+    let daemon = Daemon::start(&scratch, &["--name", "is-asked", "-q", &loads])?;
+    let all = [
+        Running::start(&app, "100000000000")?,
+        Running::start(&app, "100000000000")?,
+    ];
+    let query = |of: &Running, words: &[&str]| {
+        let mut command = Command::new(bin());
+        command
+            .arg("query")
+            .args(words)
+            .args(["-p", &of.id().to_string()]);
+        command
+            .env("XDG_RUNTIME_DIR", scratch.dir())
+            .output()
+            .map_err(text)
+    };
+    for of in &all {
+        wait_for("it is asked", || {
+            query(of, &["list"]).is_ok_and(|said| said.status.success())
+        })?;
+    }
+    let said = query(&all[0], &["load", &paced])?;
+    if said.status.success() || !String::from_utf8_lossy(&said.stderr).contains("every auto") {
+        return Err(format!("{said:?}"));
+    }
+    for words in [&["load", &branches][..], &["remove", "loads"]] {
+        let said = query(&all[0], words)?;
+        if !said.status.success() {
+            return Err(format!("{said:?}"));
+        }
+    }
+    let db = scratch.path("db");
+    let sent = |report: &Value, name: &str| {
+        let queries = report["queries"].as_array().into_iter().flatten();
+        let of: Vec<u64> = (queries.filter(|query| query["load"] == name))
+            .filter_map(|query| query["sent"].as_u64())
+            .collect();
+        of
+    };
+    wait_for("both are in the database", || {
+        let report = report(&db, &[]).unwrap_or_default();
+        !sent(&report, "branches").is_empty() && spans(&db).len() >= 4
+    })?;
+    drop(all);
+    daemon.signal("TERM");
+    daemon.ended()?;
+    let report = report(&db, &[])?;
+    // One table for each, though the one was asked by two processes in several epochs.
+    let (loads, branches) = (sent(&report, "loads"), sent(&report, "branches"));
+    let queries = report["queries"].as_array().ok_or("no queries")?;
+    let whole = queries.iter().all(|query| {
+        let number = |name: &str| query[name].as_u64();
+        let messages = query["messages"].as_array().into_iter().flatten();
+        let told: u64 = messages
+            .filter_map(|message| message["count"].as_u64())
+            .sum();
+        let all = number("sent")
+            .zip(number("dropped"))
+            .map(|(sent, dropped)| sent + dropped);
+        number("counted") == all && number("sent") == Some(told) && query["windows"]["low"].is_u64()
+    });
+    let times = queries
+        .iter()
+        .all(|query| query["active_until_ns"].is_null());
+    match (&loads[..], &branches[..]) {
+        (&[loads], &[branches]) if loads > 0 && branches > 0 && whole && times => Ok(()),
+        _ => Err(format!("{loads:?}, {branches:?}: {queries:?}")),
     }
 }
 

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -58,6 +58,9 @@ fn main() {
     ));
     trials.push(Trial::test("what windows cannot answer is refused", || {
         Ok(refused()?)
+    }));
+    trials.push(Trial::test("a query that stays misses no window", || {
+        Ok(changed()?)
     }));
     for stress in ["insns=3", "evict=100", "pages=16", "delay=20", "far"] {
         let name = format!("the program notices nothing, with {stress}");
@@ -422,6 +425,158 @@ fn refused() -> Result<(), String> {
             if done.status.success() || !said.contains(why) {
                 return Err(format!("{query} {more:?}: {}, {said}", done.status));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Query on all instructions.
+const ALL: &str = "for opJMP * opBRANCH * opLOAD * opSTORE * opALU * opMULT * opFLOAT * opSYS * always collect pc; count stop;";
+/// Queries that come and go. Each counts what it sends, where it sends anything.
+const OTHERS: [&str; 3] = [
+    "for opBRANCH * opJMP * always collect pc misc; count; send 1 stop;",
+    "tag 2 symbol \"keep\"; for opSTORE 2 always collect op1; count; send 2 stop; for opALU * always collect pc; count stop;",
+    "for opLOAD * every 3 collect pc res2; count; send 3 stop;",
+];
+
+/// A session with windows that is attached to a program, which both end with it.
+struct Attached {
+    program: Child,
+    session: Child,
+    scratch: Scratch,
+}
+
+impl Attached {
+    fn begin() -> Result<Self, String> {
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        let (asked, data) = (scratch.path("stays.rpa"), scratch.path("data"));
+        fs::write(&asked, ALL).map_err(|e| e.to_string())?;
+        let mut program = Command::new(built()?);
+        let program = program.args(["1000000000000", "2"]).stdout(Stdio::null());
+        let program = program.spawn().map_err(|e| e.to_string())?;
+        let mut session = Command::new(bin());
+        session
+            .args([
+                "record", "--quiet", "--rate", "1000", "--window", "64", "-q",
+            ])
+            .arg(&asked)
+            .arg("-o")
+            .arg(&data)
+            .args(["-p", &program.id().to_string()])
+            .env("XDG_RUNTIME_DIR", scratch.dir());
+        let session = session.spawn().map_err(|e| e.to_string());
+        let began = Self {
+            program,
+            session: session?,
+            scratch,
+        };
+        wait_until("the session listens", || began.query(&["list"]).is_ok())?;
+        Ok(began)
+    }
+
+    fn query(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(bin());
+        command.arg("query").args(args);
+        command.args(["-p", &self.program.id().to_string()]);
+        command.env("XDG_RUNTIME_DIR", self.scratch.dir());
+        let said = command.output().map_err(|e| e.to_string())?;
+        match said.status.success() {
+            true => Ok(String::from_utf8_lossy(&said.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
+        }
+    }
+
+    fn load(&self, text: &str, name: &str) -> Result<String, String> {
+        let file = self.scratch.path("other.rpa");
+        fs::write(&file, text).map_err(|e| e.to_string())?;
+        self.query(&["load", &file.to_string_lossy(), "--name", name])
+    }
+
+    /// Detaches the program. Returns the report.
+    fn end(mut self) -> Result<Value, String> {
+        let pid = self.session.id().to_string();
+        output(Command::new("kill").args(["-INT", &pid]))?;
+        let status = self.session.wait().map_err(|e| e.to_string())?;
+        match status.success() {
+            true => reported(&self.scratch.path("data")),
+            false => Err(status.to_string()),
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for child in [&mut self.session, &mut self.program] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+    const LONG: Duration = Duration::from_secs(30);
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > LONG {
+            return Err(format!("{what}: not after {LONG:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Queries come and go while windows go on. One that stays counts each instruction of each window once. What the others count is what they
+/// send, so nothing is lost or given to another.
+fn changed() -> Result<(), String> {
+    const TIMES: usize = 16;
+    let session = Attached::begin()?;
+    let why = session.load(
+        "for opLOAD * every 1k pair 16 collect pc; send 1 stop;",
+        "pairs",
+    );
+    if !why
+        .as_ref()
+        .is_err_and(|why| why.contains("would cut pairs"))
+    {
+        return Err(format!("{why:?}"));
+    }
+    for n in 0..TIMES {
+        session.load(OTHERS[n % OTHERS.len()], &format!("n{n}"))?;
+        if n >= 2 {
+            session.query(&["remove", &format!("n{}", n - 2)])?;
+        }
+    }
+    // Of a load that stays there are counts before it ends.
+    let last = format!("n{}:1", TIMES - 1);
+    wait_until("the last one is active", || {
+        let list = session.query(&["list", "--json"]).unwrap_or_default();
+        let list: Value = serde_json::from_str(&list).unwrap_or_default();
+        let mut queries = list["queries"].as_array().into_iter().flatten();
+        queries.any(|query| query["name"] == last.as_str() && real(query, "profiled") > 0.0)
+    })?;
+    let report = session.end()?;
+    let (windows, queries) = (&report["windows"], list(&report, "queries"));
+    let stays = &queries[0];
+    let all = real(windows, "instructions");
+    if real(stays, "executed") != all || real(stays, "counted") != all || all == 0.0 {
+        return Err(format!("{stays}, of {windows}"));
+    }
+    for n in 0..TIMES {
+        let of = |query: &&Value| query["load"] == format!("n{n}").as_str();
+        let (mut seen, mut there) = (0.0, 0);
+        for query in queries.iter().filter(of) {
+            let (sent, dropped) = (real(query, "sent"), real(query, "dropped"));
+            let counted = real(query, "counted");
+            let sends = !list(query, "messages").is_empty();
+            if sends && (counted != sent + dropped || sum(query, "count") != sent)
+                || counted != real(query, "profiled")
+            {
+                return Err(format!("{query}"));
+            }
+            (seen, there) = (seen + counted, there + 1);
+        }
+        if there == 0 || seen == 0.0 && n + 2 < TIMES {
+            return Err(format!("load {n} has seen {seen}: {queries:?}"));
         }
     }
     Ok(())

@@ -113,6 +113,15 @@ pub struct Seen {
     pub acted: u64,
 }
 
+impl Seen {
+    /// Adds others.
+    pub const fn add(&mut self, other: Self) {
+        self.executed = self.executed.saturating_add(other.executed);
+        self.profiled = self.profiled.saturating_add(other.profiled);
+        self.acted = self.acted.saturating_add(other.acted);
+    }
+}
+
 /// Actions of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Acted {
@@ -128,6 +137,18 @@ pub struct Acted {
     pub counted_for: u64,
     /// Interrupts.
     pub interrupted: u64,
+}
+
+impl Acted {
+    /// Adds others.
+    pub const fn add(&mut self, other: Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.served = self.served.saturating_add(other.served);
+        self.dropped = self.dropped.saturating_add(other.dropped);
+        self.counted = self.counted.saturating_add(other.counted);
+        self.counted_for = self.counted_for.saturating_add(other.counted_for);
+        self.interrupted = self.interrupted.saturating_add(other.interrupted);
+    }
 }
 
 /// Counts of equal messages.
@@ -161,9 +182,11 @@ pub struct Sent {
 impl Queries {
     /// Returns true if another process was asked the same by the same load.
     pub fn is_same_load(&self, other: &Self) -> bool {
+        // Numbers are those of a session. Without times it is not of one.
+        let untimed = self.active.is_empty() && other.active.is_empty() && self.name == other.name;
         // Counts of windows and of all executions do not add up.
         self.windowed.is_some() == other.windowed.is_some()
-            && self.load.max(1) == other.load.max(1)
+            && (self.load.max(1) == other.load.max(1) || untimed)
             && self.program == other.program
     }
 
@@ -186,20 +209,12 @@ impl Queries {
             }
         }
         for (entry, seen) in other.seen {
-            let sum = self.seen.entry(entry).or_default();
-            sum.executed = sum.executed.saturating_add(seen.executed);
-            sum.profiled = sum.profiled.saturating_add(seen.profiled);
-            sum.acted = sum.acted.saturating_add(seen.acted);
+            self.seen.entry(entry).or_default().add(seen);
         }
         let more = other.done.len().max(self.done.len());
         self.done.resize(more, Acted::default());
         for (sum, done) in self.done.iter_mut().zip(other.done) {
-            sum.sent = sum.sent.saturating_add(done.sent);
-            sum.served = sum.served.saturating_add(done.served);
-            sum.dropped = sum.dropped.saturating_add(done.dropped);
-            sum.counted = sum.counted.saturating_add(done.counted);
-            sum.counted_for = sum.counted_for.saturating_add(done.counted_for);
-            sum.interrupted = sum.interrupted.saturating_add(done.interrupted);
+            sum.add(done);
         }
         let places = &self.places;
         let placed = |mut told: Sent| {

@@ -161,6 +161,8 @@ impl Counted {
 /// A count of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowCount {
+    /// Place of the program.
+    pub load: u8,
     /// Meaning.
     pub what: Counted,
     /// Number of the table entry, way or instruction.
@@ -172,13 +174,18 @@ pub struct WindowCount {
 impl WindowCount {
     /// The word.
     pub const fn encode(self) -> u64 {
-        (self.what as u64) << 40 | (self.number as u64) << 32 | self.count as u64
+        (self.load as u64) << 48
+            | (self.what as u64) << 40
+            | (self.number as u64) << 32
+            | self.count as u64
     }
 
     /// The count of a word, if it is one.
     pub fn decode(word: u64) -> Option<Self> {
-        let what = usize::try_from(word >> 40).ok()?;
+        let load = u8::try_from(word >> 48).ok()?;
+        let what = usize::from((word >> 40) as u8);
         Some(Self {
+            load: (usize::from(load) < LOADS).then_some(load)?,
             what: *Counted::ALL.get(what)?,
             number: (word >> 32) as u8,
             count: word as u32,
@@ -257,8 +264,9 @@ mod tests {
     #[test]
     fn counts_of_windows_are_what_they_were() {
         for what in Counted::ALL {
-            for (number, count) in [(0, 0), (255, 1), (127, u32::MAX)] {
+            for (load, number, count) in [(0, 0, 0), (7, 255, 1), (3, 127, u32::MAX)] {
                 let one = WindowCount {
+                    load,
                     what,
                     number,
                     count,
@@ -266,7 +274,7 @@ mod tests {
                 assert_eq!(WindowCount::decode(one.encode()), Some(one));
             }
         }
-        for word in [7 << 40, u64::MAX, 1 << 48] {
+        for word in [7 << 40, u64::MAX, 8 << 48] {
             assert_eq!(WindowCount::decode(word), None, "{word:x}");
         }
     }

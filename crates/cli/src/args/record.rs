@@ -252,6 +252,7 @@ pub(crate) struct RecordArgs {
 Examples:
   trommel daemon --db p --name redis-server          every redis-server, also those that start later
   trommel daemon --db p --budget 0.5 --epoch 5m --user   all your processes that can be attached to
+  trommel daemon --db p --name redis-server -q stores.rpa   ask each of them relational queries
   trommel report --since 2h p                        what the processes did in the last two hours
 
 Processes run natively but for short windows. Ctrl-C detaches from all of them.
@@ -273,6 +274,13 @@ pub(crate) struct DaemonArgs {
     /// Separate several by commas. The default is edge,call,value. See `trommel help events`.
     #[arg(short, long, value_name = "KINDS", value_parser = parse::kinds)]
     pub(crate) events: Option<KindSet>,
+
+    /// Ask the relational queries in FILE of each process, in its windows
+    ///
+    /// Nothing else is collected then, unless -e names edge or call. `trommel query load`, `remove` and `list` change
+    /// the queries of a process. See `trommel help query`.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "by_caller")]
+    pub(crate) query: Option<PathBuf>,
 
     /// Separate values by the caller of their function
     ///

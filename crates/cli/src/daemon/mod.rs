@@ -21,20 +21,25 @@ mod session;
 mod settings;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use trommel_host::ask::queries;
 use trommel_host::kernel::interrupt::{self, Guard};
 use trommel_host::kernel::running::{self, Refusal};
+use trommel_host::serve::control::client::name_of;
 use trommel_host::serve::record;
 use trommel_host::takeover::children::{Child, Ending};
+use trommel_query::Program;
 use trommel_store::database::Database;
-use trommel_tuple::Kind;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::args::DaemonArgs;
 use crate::output;
-use crate::record::{check_callers, check_kinds};
+use crate::query;
+use crate::record::{check_callers, check_kinds, check_query_kinds};
 use find::{Identity, ProcessMatch};
 use settings::Settings;
 
@@ -80,11 +85,13 @@ struct Daemon {
 
 /// Runs the command.
 pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
-    let kinds = args
-        .events
-        .unwrap_or_else(|| USUAL_KINDS.into_iter().collect());
+    let question = args.query.as_deref().map(asked).transpose()?;
+    let kinds = args.events.unwrap_or_else(|| match question {
+        Some(_) => KindSet::NONE,
+        None => USUAL_KINDS.into_iter().collect(),
+    });
     anyhow::ensure!(
-        !kinds.is_empty(),
+        !kinds.is_empty() || question.is_some(),
         "`-e none` collects nothing for a database: name edge, call, value, type, address or latency"
     );
     anyhow::ensure!(
@@ -93,6 +100,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
          `trommel record -e path -p PID`"
     );
     check_kinds(kinds, true, false)?;
+    check_query_kinds(question.is_some(), kinds)?;
     if args.by_caller {
         check_callers(kinds, true)?;
     }
@@ -115,6 +123,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
             budget: args.budget,
             by_caller: args.by_caller,
             epoch: args.epoch,
+            question,
         },
         wanted: find::Selection::new(args.pid, &args.name, args.user),
         keep: args.keep,
@@ -142,6 +151,13 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
     ));
     drop(guard);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The queries in a file, which windows can answer, and their name.
+fn asked(file: &Path) -> Result<(String, Program)> {
+    let program = query::question(file)?;
+    queries::check_in_windows(&program)?;
+    Ok((name_of(file), program))
 }
 
 impl Daemon {

@@ -60,6 +60,7 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
             skip: SKIP,
             by_caller: settings.by_caller,
         }),
+        question: settings.question.clone(),
         ..Options::of(program, arguments, kinds)?
     };
     let mut notice = |news| {
@@ -83,7 +84,11 @@ struct Flush {
 }
 
 impl Flush {
-    fn flush(&mut self, profile: Profile) {
+    fn flush(&mut self, mut profile: Profile) {
+        for queries in &mut profile.queries {
+            // Times of one session say nothing about sums of several.
+            queries.active.clear();
+        }
         let failed = self.waiting.is_some();
         let profile = match self.waiting.take() {
             None => profile,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
 use trommel_host::ask::custom::Named;
+use trommel_host::ask::queries;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::running::only_descendants;
 use trommel_host::windows::bursts::Bursts;
 use trommel_query::Program;
-use trommel_query::instruction::Action;
 use trommel_tuple::{Kind, KindSet};
 
 use crate::args::RecordArgs;
@@ -107,30 +107,23 @@ pub(super) fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> 
     Ok(())
 }
 
+/// Checks that the kinds go with queries, if there are any.
+pub(crate) fn check_query_kinds(queries: bool, kinds: KindSet) -> Result<()> {
+    if queries && [Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
+        bail!(
+            "--query goes with the kinds edge and call only: ask for loaded values with a query on \
+             opLOAD that collects pc and res1, or record them by a run of their own"
+        );
+    }
+    if queries && kinds.has(Kind::Path) {
+        bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
+    }
+    Ok(())
+}
+
 /// Checks that queries can be answered by windows, with what the messages are given to.
 pub(super) fn check_query(program: &Program, args: &RecordArgs) -> Result<()> {
-    for query in program.queries() {
-        let header = query.header();
-        if query.sampling.rate().is_none() {
-            bail!(
-                "{header}: `every auto` keeps a budget of its own: write `always` or `every N` for windows, or leave out \
-                 --budget, --rate and --window"
-            );
-        }
-        if query.pair.is_some() {
-            bail!(
-                "{header}: a window's end would cut pairs, the more of them the farther apart they are: leave out \
-                 --budget, --rate and --window for `pair`"
-            );
-        }
-        let code = &program.code()[query.code];
-        if (code.iter()).any(|i| matches!(i.action, Action::Interrupt { .. })) {
-            bail!(
-                "{header}: no thread waits in a window, and what a window saw counts when it has ended: use `send` for windows, \
-                 or leave out --budget, --rate and --window for `interrupt`"
-            );
-        }
-    }
+    queries::check_in_windows(program)?;
     if !args.service.is_empty() {
         bail!(
             "--service gets the messages of all executions: read those of windows with --messages, or leave out \

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_profile::intervals::Interval;
 use trommel_profile::queries::Queries;
+use trommel_query::instruction::Action;
 use trommel_query::quick::MAX_WAYS;
 use trommel_query::{Field, Operation, Program, Rate, Sampling, Subject};
 use trommel_queue::queries::{Header, INSTRUCTIONS, LOADS, MAX_RANGES, Sort};
@@ -84,6 +85,50 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
             && let Some(field) = control.fields.iter().find(is_result)
         {
             return Err(Unanswerable::Result(field.name()));
+        }
+    }
+    Ok(())
+}
+
+/// The reason why a program of queries cannot be answered by windows.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotInWindows {
+    /// The rate is chosen by a budget.
+    #[error(
+        "{0}: `every auto` keeps a budget of its own: write `always` or `every N` for windows, or leave out \
+         --budget, --rate and --window"
+    )]
+    Auto(String),
+    /// Pairs.
+    #[error(
+        "{0}: a window's end would cut pairs, the more of them the farther apart they are: leave out \
+         --budget, --rate and --window for `pair`"
+    )]
+    Pairs(String),
+    /// Interrupts.
+    #[error(
+        "{0}: no thread waits in a window, and what a window saw counts when it has ended: use `send` for windows, \
+         or leave out --budget, --rate and --window for `interrupt`"
+    )]
+    Interrupts(String),
+}
+
+/// Checks that windows can answer a program.
+///
+/// # Errors
+/// The first reason why they cannot.
+pub fn check_in_windows(program: &Program) -> Result<(), NotInWindows> {
+    for query in program.queries() {
+        let header = query.header().to_string();
+        if query.sampling.rate().is_none() {
+            return Err(NotInWindows::Auto(header));
+        }
+        if query.pair.is_some() {
+            return Err(NotInWindows::Pairs(header));
+        }
+        let code = &program.code()[query.code];
+        if (code.iter()).any(|i| matches!(i.action, Action::Interrupt { .. })) {
+            return Err(NotInWindows::Interrupts(header));
         }
     }
     Ok(())
@@ -190,6 +235,12 @@ impl Answers {
         fits
     }
 
+    /// The number and program of each load in force, by place.
+    pub fn in_force(&self) -> impl Iterator<Item = Option<(u32, &Program)>> {
+        let loads = self.loads.iter();
+        loads.map(|load| load.as_ref().map(|load| (load.id, load.program.as_ref())))
+    }
+
     /// A message of a thread.
     pub fn message(&mut self, thread: u32, header: Header, words: &[u64], modules: &Modules) {
         self.give((thread, header), words, None, modules);
@@ -271,6 +322,14 @@ impl Answers {
         for load in self.loads.iter_mut().flatten() {
             load.tabulate.settle(modules);
         }
+    }
+
+    /// Returns the results since the last time, of each load. What windows count is to be added.
+    pub fn take(&mut self, shared: &Shared) -> Vec<Queries> {
+        let mut all = std::mem::take(&mut self.ended);
+        all.extend(self.so_far(shared));
+        all.sort_by_key(|queries| queries.load);
+        all
     }
 
     /// Returns the results of the queries, of each load.

@@ -78,11 +78,11 @@ impl Question {
         self.named(&name)
     }
 
-    /// Makes it one whose counts are reported by window. Its program has the name `name`.
+    /// Makes it one whose counts are reported by window.
     #[must_use]
-    pub fn by_window(mut self, name: &str) -> Self {
+    pub const fn by_window(mut self) -> Self {
         self.by_window = true;
-        self.named(name)
+        self
     }
 
     fn named(mut self, name: &str) -> Self {

@@ -24,11 +24,21 @@ impl Folder {
     }
 
     /// Returns the results of the windows since the last time, where there are windows. `windows`: their costs.
-    pub fn take(&mut self, kinds: KindSet, mut windows: Windows) -> Option<Epoch> {
+    pub fn take(&mut self, shared: &Shared, kinds: KindSet, mut windows: Windows) -> Option<Epoch> {
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
-        self.windowed_mut()?.take(&mut folded, &mut windows);
+        let mut windowed = self.take_windowed()?;
+        let scale = windowed.take(&mut folded, &mut windows);
+        let mut queries = self
+            .answers
+            .as_mut()
+            .map_or_else(Vec::new, |answers| answers.take(shared));
+        windowed
+            .queried
+            .take(scale, &self.dictionary.modules, &mut queries);
+        self.mode = Mode::Windowed(windowed);
         Some(Epoch {
+            queries,
             sites: self.reached(&folded),
             kinds: folded,
             modules: self.dictionary.modules.list.clone(),
@@ -71,11 +81,7 @@ impl Folder {
                 let windows = windows.get_or_insert_default();
                 let each = windowed.take(&mut folded, windows);
                 let all = &self.dictionary;
-                if let (Some(queried), Some(queries)) =
-                    (windowed.queried.take(), queries.first_mut())
-                {
-                    queried.finish(each, &all.modules, queries);
-                }
+                windowed.queried.take(each, &all.modules, &mut queries);
                 let custom = windowed.custom.take();
                 windows.custom = custom.map(|c| c.finish(each, &all.instructions, &all.modules));
                 // Nothing tells them apart.

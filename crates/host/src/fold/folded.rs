@@ -26,6 +26,8 @@ pub struct Epoch {
     pub modules: Vec<Module>,
     /// The windows.
     pub windows: Windows,
+    /// Results of queries, of each load.
+    pub queries: Vec<Queries>,
 }
 
 /// Results of a run.

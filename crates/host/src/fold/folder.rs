@@ -10,7 +10,6 @@ use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
-use trommel_query::Program;
 use trommel_queue::ValueCounter;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
@@ -23,7 +22,7 @@ use super::messages::Messages;
 use super::ordered::Ordered;
 use super::settled::Settled;
 use super::simulated::{Simulate, Simulator};
-use super::windowed::{Customised, Queried, Windowed};
+use super::windowed::{Customised, Windowed};
 use crate::ask::converge::Converge;
 use crate::ask::custom;
 use crate::ask::prefetch::{self, Prefetch};
@@ -240,11 +239,18 @@ impl Folder {
     }
 
     /// Adds up what queries count in windows.
-    pub fn of_windowed_queries(mut self, program: &Program) -> Self {
-        if let Mode::Windowed(windowed) = &mut self.mode {
-            windowed.queried = Some(Queried::new(program));
-        }
+    pub fn of_windowed_queries(mut self) -> Self {
+        self.meet_queries();
         self
+    }
+
+    /// Takes note of the queries that are put to windows.
+    fn meet_queries(&mut self) {
+        if let (Mode::Windowed(windowed), Some(answers)) = (&mut self.mode, &self.answers) {
+            for (place, load) in answers.in_force().enumerate() {
+                windowed.queried.meet(place, load);
+            }
+        }
     }
 
     /// Returns whether there are messages among the records, for a customisation module or of the user's queries.
@@ -376,10 +382,8 @@ impl Folder {
         if let Some(answers) = &mut self.answers {
             answers.settle(&self.dictionary.modules);
         }
-        if let Mode::Windowed(windowed) = &mut self.mode
-            && let Some(queried) = &mut windowed.queried
-        {
-            queried.settle(&self.dictionary.modules);
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.queried.settle(&self.dictionary.modules);
         }
         self.counter_arrays(shared, false)?;
         self.kept_back(shared)
@@ -486,6 +490,7 @@ impl Folder {
         let regions = (0..self.regions).map(|n| shared.region(n).range);
         let regions: Vec<_> = regions.collect();
         self.overflowing |= !answers.change(shared, left, &regions, &self.dictionary.modules);
+        self.meet_queries();
     }
 
     /// Returns how far the target has come with the queries that are wanted, if there are any.
@@ -501,7 +506,11 @@ impl Folder {
     /// Returns the results of queries so far, without messages.
     pub fn queries_so_far(&self, shared: &Shared) -> Vec<Queries> {
         let answers = self.answers.as_ref();
-        answers.map_or_else(Vec::new, |answers| answers.so_far(shared))
+        let mut all = answers.map_or_else(Vec::new, |answers| answers.so_far(shared));
+        if let Mode::Windowed(windowed) = &self.mode {
+            windowed.queried.so_far(&mut all);
+        }
+        all
     }
 
     /// Returns the index of `number` among the paths met. Its expansion is worked out when it is met for the first

@@ -100,7 +100,7 @@ pub(super) struct Windowed {
     /// The receiver for a customisation module.
     pub(super) custom: Option<Customised>,
     /// Results of queries.
-    pub(super) queried: Option<Queried>,
+    pub(super) queried: Queried,
     /// Nanoseconds of a cycle.
     cycle: f64,
     /// Levels by which latencies are distinguished.

@@ -73,7 +73,7 @@ impl Folder {
         words: &[u8],
         weight: f64,
     ) {
-        let (Some(queried), Some(answers)) = (&mut windowed.queried, &mut self.answers) else {
+        let Some(answers) = &mut self.answers else {
             return;
         };
         let mut all = [0; MESSAGE_WORDS];
@@ -81,7 +81,8 @@ impl Folder {
             *to = u64::from_le_bytes(*from);
         }
         let words = &all[..usize::from(header.words).min(MESSAGE_WORDS)];
-        queried.message(header, words, (windowed.counted, weight));
+        let window = (windowed.counted, weight);
+        windowed.queried.message(header, words, window);
         let modules = &self.dictionary.modules;
         answers.message_in_window(thread, header, words, weight, modules);
     }
@@ -111,12 +112,11 @@ impl Folder {
                     continue;
                 }
                 Record::Counts(words) => {
-                    if let Some(queried) = &mut windowed.queried {
-                        let words = words.as_chunks::<8>().0.iter();
-                        let counts = words.map(|word| u64::from_le_bytes(*word));
-                        for count in counts.filter_map(WindowCount::decode) {
-                            queried.count(count, (windowed.counted, weight));
-                        }
+                    let words = words.as_chunks::<8>().0.iter();
+                    let counts = words.map(|word| u64::from_le_bytes(*word));
+                    for count in counts.filter_map(WindowCount::decode) {
+                        let window = (windowed.counted, weight);
+                        windowed.queried.count(count, window);
                     }
                     continue;
                 }

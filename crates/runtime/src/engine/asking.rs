@@ -9,7 +9,7 @@ use trommel_query::{Engine, Facts, QueryPc};
 use trommel_queue::queries::{ENTRIES, LOADS, Queries};
 
 use crate::base::signals;
-use crate::engine::queries::counts::WindowCounts;
+use crate::engine::queries::counts::InWindow;
 use crate::observe::prefetch::Bursts;
 use crate::observe::query::{Prepared, Site};
 
@@ -25,7 +25,7 @@ pub struct Asking {
     /// The last message of a round was sent, or is about to be.
     pub(crate) last_of_round: bool,
     /// Counts of the window that the thread is in, where they are reported by window.
-    pub(crate) by_window: Option<Box<WindowCounts>>,
+    pub(crate) by_window: Option<Box<InWindow>>,
 }
 
 /// A program under way in a thread.

@@ -50,6 +50,8 @@ impl Stepping {
 pub struct Presence {
     /// The epoch in which the thread came out of the cache last; the greatest number while it is out.
     pub seen: AtomicU64,
+    /// The epoch in which its window began.
+    pub since: AtomicU64,
     /// The last epoch in which the thread was found in code that leads to no probe that is to go; only the kernel's signal finds that out.
     pub clear: AtomicU64,
     /// The fragment kept for it alone in which it waits, until it comes out; 0 if that is not known.

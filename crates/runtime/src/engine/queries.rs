@@ -22,13 +22,13 @@ use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
 use crate::engine::asking::{Asking, Chosen, Raised, Rates, Underway, add};
-use crate::engine::queries::counts::{Counts, WindowCounts};
+use crate::engine::queries::counts::{Counts, InWindow};
 use crate::engine::served::table::Message;
 use crate::engine::served::{Filled, Sent, to_host};
 use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
-use crate::observe::query::{Crossing, Prepared, Site};
+use crate::observe::query::{Crossing, Site};
 
 /// Ticks of a period of a throttle.
 const PERIOD: u64 = 1 << 21;
@@ -66,11 +66,7 @@ impl Paced for InForce<'_> {
 
 impl Thread {
     /// Makes the thread, which executes nothing yet, ready for queries: its engines begin with the first probe that it reaches.
-    pub fn start_queries(
-        &mut self,
-        in_bursts: bool,
-        by_window: Option<(&'static Prepared, Option<u16>)>,
-    ) {
+    pub fn start_queries(&mut self, in_bursts: bool, by_window: bool) {
         let mapped = self.process.queue.mapped();
         let pages = self.writer.page + 1;
         mapped.queries().pages.fetch_max(pages, Relaxed);
@@ -79,7 +75,7 @@ impl Thread {
         }
         self.asking = Some(Box::new(Asking {
             bursts: in_bursts.then(Bursts::default),
-            by_window: by_window.map(|(prepared, ways)| WindowCounts::new(prepared, ways)),
+            by_window: by_window.then(Box::default),
             ..Asking::default()
         }));
     }
@@ -134,6 +130,14 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     };
     let place = crossing.place();
     let area = thread.process.queue.mapped().load(place);
+    if let Some(by_window) = &asking.by_window
+        && by_window.of(place, area.put.load(Relaxed)).is_none()
+    {
+        // It has come in the midst of the window. The next execution crosses over again.
+        context.left[place][site.counted.number()] = 1;
+        thread.asking = Some(asking);
+        return Ok(());
+    }
     let mut underway = match asking.underway[place].take() {
         Some(underway) if underway.id == area.put.load(Relaxed) => underway,
         left => {
@@ -254,7 +258,7 @@ impl Underway {
             context.begun[self.place] = 0;
             return self.ask(asking, site, facts, chosen, thread, area);
         }
-        let counts = Counts::of(asking.by_window.as_deref(), area);
+        let counts = self.counts(asking.by_window.as_deref(), area);
         let seen = &counts.seen[site.counted.number()];
         let rate = self.engine.rate(site.entry);
         // Of other queries everybody knows it.
@@ -309,6 +313,12 @@ impl Underway {
         };
         context.left[self.place][number] = left;
         self.ask(asking, site, facts, chosen, thread, area)
+    }
+
+    /// Counts to add to. A window has those of each load that it is asked.
+    fn counts<'c>(&self, by_window: Option<&'c InWindow>, area: &'c Queries) -> Counts<'c> {
+        let in_window = by_window.and_then(|by_window| by_window.of(self.place, self.id));
+        Counts::of(in_window, area)
     }
 
     /// Returns true if it is time to look at the rates.
@@ -398,7 +408,7 @@ impl Underway {
             raised, by_window, ..
         } = asking;
         let by_window = by_window.as_deref();
-        let counts = Counts::of(by_window, area);
+        let counts = self.counts(by_window, area);
         let seen = &counts.seen[site.counted.number()];
         let Some(record) = self.engine.join(site.entry, member, &record) else {
             return Ok(());
@@ -459,7 +469,7 @@ struct Out<'a> {
     thread: &'a mut Thread,
     counts: Counts<'a>,
     /// Counts of the window, where they are reported by window.
-    by_window: Option<&'a WindowCounts>,
+    by_window: Option<&'a InWindow>,
     words: u8,
     place: u8,
     rank: u8,
@@ -502,7 +512,7 @@ impl Out<'_> {
     /// Sends a message of a window, or drops it.
     fn send_in_window(
         &mut self,
-        (done, by_window): (&Acted, &WindowCounts),
+        (done, by_window): (&Acted, &InWindow),
         message: &Message,
     ) -> Result<(), HostGone> {
         // What is passed before a window is no part of it.

@@ -124,10 +124,14 @@ impl Runtime {
     }
 
     /// A thread that may be in code with probes that were retired before `epoch` began. `thorough`: the kernel is asked where those are that
-    /// are not known to be out of it. One that waits in a system call has only an exit before it.
+    /// are not known to be out of it. One that waits in a system call has only an exit before it. In windows: one whose window began before.
     pub(crate) fn in_old_probes(&self, epoch: u64, thorough: bool) -> Option<&Thread> {
         self.all_threads().find(|thread| {
             let presence = &thread.presence;
+            if self.has_windows() {
+                // What it counts is of the programs that it began with.
+                return presence.since.load(Relaxed) < epoch;
+            }
             let clear = presence.clear.load(Relaxed);
             let waits = || {
                 let at = waits_at(thread.thread_page().tid.load(Relaxed));

@@ -295,7 +295,7 @@ impl Thread {
     /// Starts its queries, if anything is asked.
     pub fn take_queries(&mut self, runtime: &mut Runtime) {
         if let Some(asked) = runtime.translator.asked() {
-            let (in_bursts, by_window) = (asked.in_bursts, asked.by_window());
+            let (in_bursts, by_window) = (asked.in_bursts, asked.is_by_window());
             self.start_queries(in_bursts, by_window);
         }
     }

@@ -286,6 +286,7 @@ impl Runtime {
     /// A thread's first steps in a window.
     pub fn begin_window(&mut self, thread: &mut Thread, context: &mut Context) {
         self.regions.doubt();
+        self.ask_in_window(thread);
         let pc = context.next_pc;
         self.go_in_window(thread, context, pc, None, false);
     }

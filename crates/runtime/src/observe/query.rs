@@ -230,7 +230,9 @@ impl Asked {
         if area.bytes.load(Acquire) == 0 && !changing {
             return None;
         }
-        if changing {
+        let by_window = area.by_window.load(Acquire) != 0;
+        // The next window makes a change: between windows nothing of ours is there to be called.
+        if changing && !by_window {
             knock::await_knocks();
         }
         let mut asked = Self {
@@ -239,7 +241,7 @@ impl Asked {
             info: InstructionInfoFactory::new(),
             in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             changing,
-            by_window: area.by_window.load(Acquire) != 0,
+            by_window,
             known: Vec::new(),
             sites: BTreeMap::new(),
         };
@@ -311,10 +313,16 @@ impl Asked {
         self.kinds = all.fold(0, |kinds, load| kinds | load.prepared.all_kinds());
     }
 
-    /// Returns the program whose counts are reported by window, and the first of its ways, if it is so.
-    pub(crate) fn by_window(&self) -> Option<(&'static Prepared, Option<u16>)> {
-        let load = self.loads[0].as_ref().filter(|_| self.by_window)?;
-        Some((load.prepared, load.ways))
+    /// Returns true if counts are reported by window.
+    pub(crate) const fn is_by_window(&self) -> bool {
+        self.by_window
+    }
+
+    /// Returns the load at a place that is asked, its program, and the first of its ways.
+    pub(crate) fn in_force(&self, place: usize) -> Option<(u32, &'static Prepared, Option<u16>)> {
+        let load = self.loads.get(place)?.as_ref();
+        let load = load.filter(|load| load.leaves.is_none())?;
+        Some((load.id, load.prepared, load.ways))
     }
 
     /// Returns true if there are several programs.

@@ -158,6 +158,10 @@ impl Answers {
                 loaded.was_active_until(loaded.off, now);
             }
         }
+        if self.question.is_by_window() {
+            // The next window of any thread makes the change, and between windows nobody could be called.
+            return;
+        }
         match self.changes(shared) {
             Changes::Made => self.knocks.done(),
             // Who waits in the kernel executes nothing.

@@ -28,7 +28,7 @@ pub(super) struct Loaded {
     pub(super) id: u32,
     /// Its name.
     pub(super) name: String,
-    program: Arc<Program>,
+    pub(super) program: Arc<Program>,
     quick: Quick,
     /// Words of its messages that are addresses of code, by instruction, by bit.
     pub(super) places: Vec<u8>,

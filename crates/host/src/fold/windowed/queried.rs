@@ -12,6 +12,8 @@
 //! # Why it is correct
 //! * A record of `every N` is made with probability 1/N, whatever window it is in. So N times the sum of weights estimates all executions
 //!   without bias.
+//! * Programs come and go. The target uses a place again when no window is left that the last program was put to. All records up to then are
+//!   folded first. So what a window says of a place is of the program that the place has here.
 //! * Both steps are in the variance: a window's whole contribution is squared. Records that one countdown leads to are farther apart than
 //!   independent ones would be, so the variance is rather too large.
 
@@ -23,7 +25,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_query::quick::Quick;
 use trommel_query::{Program, Rate};
 use trommel_queue::dict::TargetPc;
-use trommel_queue::queries::{Counted, ENTRIES, Header, MESSAGE_WORDS, WindowCount};
+use trommel_queue::queries::{Counted, ENTRIES, Header, LOADS, MESSAGE_WORDS, WindowCount};
 
 use super::site::{Draws, rounded};
 use crate::ask::service::Tabulate;
@@ -49,8 +51,17 @@ struct Instruction {
     places: u8,
 }
 
-/// See the module.
+/// Results of all programs. See the module.
+#[derive(Default)]
 pub(in crate::fold) struct Queried {
+    /// By place: the number of the load, and its results.
+    in_force: [Option<(u32, OfLoad)>; LOADS],
+    /// Those that went since results were taken last.
+    ended: Vec<(u32, OfLoad)>,
+}
+
+/// Results of one program.
+struct OfLoad {
     instructions: Vec<Instruction>,
     /// By table entry: number of its query.
     query_of: [usize; ENTRIES],
@@ -59,6 +70,8 @@ pub(in crate::fold) struct Queried {
     quick: Quick,
     seen: [Seen; ENTRIES],
     done: Vec<Acted>,
+    /// Counts that were taken already.
+    taken: ([Seen; ENTRIES], Vec<Acted>),
     /// By query.
     executed: Vec<Draws>,
     /// By instruction.
@@ -70,8 +83,73 @@ pub(in crate::fold) struct Queried {
 }
 
 impl Queried {
-    /// Begins for the queries of a program.
-    pub(in crate::fold) fn new(program: &Program) -> Self {
+    /// Takes note of the load at a place, and of its program.
+    pub(in crate::fold) fn meet(&mut self, place: usize, load: Option<(u32, &Program)>) {
+        let Some(own) = self.in_force.get_mut(place) else {
+            return;
+        };
+        if own.as_ref().map(|(id, _)| *id) == load.map(|(id, _)| id) {
+            return;
+        }
+        let new = load.map(|(id, program)| (id, OfLoad::new(program)));
+        self.ended.extend(std::mem::replace(own, new));
+    }
+
+    fn of(&mut self, place: u8) -> Option<&mut OfLoad> {
+        let (_, of) = self.in_force.get_mut(usize::from(place))?.as_mut()?;
+        Some(of)
+    }
+
+    /// A window of a number and weight has counted this. What no program counts is left out: the target is not trusted.
+    pub(in crate::fold) fn count(&mut self, of: WindowCount, window: (u64, f64)) {
+        if let Some(load) = self.of(of.load) {
+            load.count(of, window);
+        }
+    }
+
+    /// A window of a number and weight has sent a message.
+    pub(in crate::fold) fn message(&mut self, header: Header, words: &[u64], window: (u64, f64)) {
+        if let Some(load) = self.of(header.load) {
+            load.message(header, words, window);
+        }
+    }
+
+    /// Gives what names addresses its places.
+    pub(in crate::fold) fn settle(&mut self, modules: &Modules) {
+        let ended = self.ended.iter_mut();
+        for (_, load) in self.in_force.iter_mut().flatten().chain(ended) {
+            load.settle(modules);
+        }
+    }
+
+    /// Adds what was counted since the start to the sums of loads.
+    pub(in crate::fold) fn so_far(&self, all: &mut [Queries]) {
+        for (id, load) in self.in_force.iter().flatten().chain(&self.ended) {
+            if let Some(queries) = all.iter_mut().find(|queries| queries.load == *id) {
+                load.so_far(queries);
+            }
+        }
+    }
+
+    /// Adds the results since the last time to those of the programs, each sample standing for `scale`.
+    pub(in crate::fold) fn take(&mut self, scale: f64, modules: &Modules, all: &mut [Queries]) {
+        let ended = std::mem::take(&mut self.ended);
+        let mut add = |id: u32, load: &mut OfLoad| {
+            if let Some(queries) = all.iter_mut().find(|queries| queries.load == id) {
+                load.take(scale, modules, queries);
+            }
+        };
+        for (id, load) in self.in_force.iter_mut().flatten() {
+            add(*id, load);
+        }
+        for (id, mut load) in ended {
+            add(id, &mut load);
+        }
+    }
+}
+
+impl OfLoad {
+    fn new(program: &Program) -> Self {
         let queries = program.queries();
         let mut instructions = vec![Instruction::default(); program.code().len()];
         let mut query_of = [0; ENTRIES];
@@ -90,6 +168,10 @@ impl Queried {
             executed: draws(queries.len()),
             counted: draws(instructions.len()),
             done: vec![Acted::default(); instructions.len()],
+            taken: (
+                [Seen::default(); ENTRIES],
+                vec![Acted::default(); instructions.len()],
+            ),
             first: queries.iter().map(|q| q.code.start as u8).collect(),
             instructions,
             query_of,
@@ -101,8 +183,7 @@ impl Queried {
         }
     }
 
-    /// A window of a number and weight has counted this. What no program counts is left out: the target is not trusted.
-    pub(in crate::fold) fn count(&mut self, of: WindowCount, window: (u64, f64)) {
+    fn count(&mut self, of: WindowCount, window: (u64, f64)) {
         let (number, count) = (usize::from(of.number), u64::from(of.count));
         match of.what {
             Counted::Way => self.way(number, count, window),
@@ -167,13 +248,7 @@ impl Queried {
         }
     }
 
-    /// A window of a number and weight has sent a message.
-    pub(in crate::fold) fn message(
-        &mut self,
-        header: Header,
-        words: &[u64],
-        (window, weight): (u64, f64),
-    ) {
+    fn message(&mut self, header: Header, words: &[u64], (window, weight): (u64, f64)) {
         let Some(instruction) = self.instructions.get(usize::from(header.at)) else {
             return;
         };
@@ -199,8 +274,7 @@ impl Queried {
         }
     }
 
-    /// Gives what names addresses its places.
-    pub(in crate::fold) fn settle(&mut self, modules: &Modules) {
+    fn settle(&mut self, modules: &Modules) {
         for (key, mut draws) in self.sent.drain() {
             let places = (self.instructions.get(usize::from(key.at))).map_or(0, |i| i.places);
             let mut words = key.words[..usize::from(key.len)].to_vec();
@@ -219,26 +293,40 @@ impl Queried {
         }
     }
 
-    /// Adds the results to those of the program, each sample standing for `scale`.
-    pub(in crate::fold) fn finish(mut self, scale: f64, modules: &Modules, queries: &mut Queries) {
+    /// Adds the counts of all windows so far.
+    fn so_far(&self, queries: &mut Queries) {
+        for (number, seen) in &mut queries.seen {
+            let entry = usize::from(*number) % ENTRIES;
+            seen.add(self.taken.0[entry]);
+            seen.add(self.seen[entry]);
+        }
+        let counts = self.taken.1.iter().zip(&self.done);
+        for (sum, (taken, done)) in queries.done.iter_mut().zip(counts) {
+            sum.add(*taken);
+            sum.add(*done);
+        }
+    }
+
+    fn take(&mut self, scale: f64, modules: &Modules, queries: &mut Queries) {
         self.settle(modules);
-        let sampled = |mut draws: Draws| {
+        let sampled = |draws: &mut Draws| {
+            let mut draws = std::mem::take(draws);
             draws.settle();
             draws.sampled(scale)
         };
         let mut windowed = Windowed::default();
-        for (code, draws) in self.first.iter().zip(self.executed) {
+        for (code, draws) in self.first.iter().zip(&mut self.executed) {
             windowed.executed.insert(*code, sampled(draws));
         }
-        for ((at, draws), done) in (0..).zip(self.counted).zip(&mut self.done) {
+        for ((at, draws), done) in (0..).zip(&mut self.counted).zip(&mut self.done) {
             let estimate: Sampled = sampled(draws);
             done.counted_for = rounded(estimate.executions);
             if estimate.samples != 0 {
                 windowed.counted.insert(at, estimate);
             }
         }
-        for (sent, draws) in self.settled {
-            let estimate = sampled(draws);
+        for (sent, mut draws) in std::mem::take(&mut self.settled) {
+            let estimate = sampled(&mut draws);
             let count = Count {
                 messages: estimate.samples,
                 executions: rounded(estimate.executions),
@@ -247,10 +335,16 @@ impl Queried {
             windowed.sent.insert(sent, estimate);
         }
         for (number, seen) in &mut queries.seen {
-            *seen = self.seen[usize::from(*number) % ENTRIES];
+            let own = &mut self.seen[usize::from(*number) % ENTRIES];
+            *seen = std::mem::take(own);
+            self.taken.0[usize::from(*number) % ENTRIES].add(*seen);
         }
-        queries.done = self.done;
-        queries.untabulated = self.untabulated;
+        for (taken, done) in self.taken.1.iter_mut().zip(&self.done) {
+            taken.add(*done);
+        }
+        let none = vec![Acted::default(); self.done.len()];
+        queries.done = std::mem::replace(&mut self.done, none);
+        queries.untabulated = std::mem::take(&mut self.untabulated);
         queries.windowed = Some(windowed);
     }
 }
@@ -262,11 +356,15 @@ mod tests {
     use trommel_query::assemble;
     use trommel_queue::queries::Sort;
 
+    /// A place, and the number of a load.
+    const PLACE: u8 = 3;
+    const LOAD: u32 = 9;
     const PROGRAM: &str = "for opLOAD * every 4 collect op1; count; send 1 stop; \
         for opALU 0 opALU 1 always collect op1; count stop;";
 
     fn count(what: Counted, number: usize, count: u32) -> WindowCount {
         WindowCount {
+            load: PLACE,
             what,
             number: number as u8,
             count,
@@ -283,12 +381,13 @@ mod tests {
         let sampled = sampled.expect("one is sampled");
         let load = sampled.entries.iter().next().expect("an entry").number();
         let at = sampled.code.start;
-        let mut queried = Queried::new(&program);
+        let mut queried = Queried::default();
+        queried.meet(PLACE.into(), Some((LOAD, &program)));
         let header = Header {
             at: at as u8 + 1,
             queue: 1,
             words: 1,
-            load: 0,
+            load: PLACE,
             rank: 0,
             sort: Sort::Message,
         };
@@ -308,11 +407,22 @@ mod tests {
         // What no program has is left out.
         queried.count(count(Counted::Way, 99, 1), (3, 1.0));
         queried.count(count(Counted::Sent, 127, 1), (3, 1.0));
+        // Nor is what a place without a program counts.
+        queried.count(
+            WindowCount {
+                load: 0,
+                ..count(Counted::Executed, load, 1)
+            },
+            (3, 1.0),
+        );
         let mut found = Queries {
+            load: LOAD,
             seen: [(load as u8, Seen::default())].into(),
             ..Queries::default()
         };
-        queried.finish(2.0, &Modules::new(Images::default()), &mut found);
+        let modules = Modules::new(Images::default());
+        let again = found.clone();
+        queried.take(2.0, &modules, std::slice::from_mut(&mut found));
         let windowed = found.windowed.expect("estimates");
         let is = |sampled: Sampled, samples, each: [f64; 2]| {
             let squares = each.iter().map(|n| n * n).sum::<f64>();
@@ -345,5 +455,31 @@ mod tests {
         assert_eq!(found.done[at].counted_for, 640);
         assert_eq!(found.done[at + 1].sent, 4);
         assert_eq!(found.seen[&(load as u8)].profiled, 4);
+        // Nothing is taken twice, and all of it is known still.
+        let mut next = again.clone();
+        queried.take(2.0, &modules, std::slice::from_mut(&mut next));
+        assert_eq!(
+            (next.seen[&(load as u8)].profiled, next.messages.len()),
+            (0, 0)
+        );
+        queried.count(count(Counted::Profiled, load, 1), (4, 1.0));
+        let mut so_far = Queries {
+            done: vec![Acted::default(); found.done.len()],
+            ..again.clone()
+        };
+        queried.so_far(std::slice::from_mut(&mut so_far));
+        assert_eq!(so_far.seen[&(load as u8)].profiled, 5);
+        assert_eq!(so_far.done[at + 1].sent, 4);
+        // What went is taken once more, and then another has its place.
+        queried.meet(PLACE.into(), Some((LOAD + 1, &program)));
+        queried.count(count(Counted::Profiled, load, 8), (5, 1.0));
+        let other = Queries {
+            load: LOAD + 1,
+            ..again.clone()
+        };
+        let mut both = [again, other];
+        queried.take(2.0, &modules, &mut both);
+        let [old, new] = both.map(|queries| queries.seen[&(load as u8)].profiled);
+        assert_eq!([old, new], [1, 8]);
     }
 }

@@ -35,7 +35,7 @@ impl Process {
         self.hurried = true;
         let news = self.serve();
         self.hurried = false;
-        let Some(taken) = self.folder.take(kinds, windows) else {
+        let Some(taken) = self.folder.take(&self.shared, kinds, windows) else {
             return (None, news);
         };
         let part = self.part();
@@ -50,6 +50,7 @@ impl Process {
             kinds: taken.kinds,
             sites: taken.sites,
             windows: Some(taken.windows),
+            queries: taken.queries,
             ..part
         };
         (Some(profile), news)

@@ -125,8 +125,8 @@ impl Session<'_> {
         if self.terms.stacks {
             folder = folder.by_caller(self.terms.kinds);
         }
-        if let Some(question) = self.options.question {
-            folder = folder.of_windowed_queries(&question.program);
+        if self.options.question.is_some() {
+            folder = folder.of_windowed_queries();
         }
         match &self.custom {
             Some(custom) => folder.of_custom(custom.begin(), number),

@@ -12,7 +12,7 @@ use trommel_query::program::Query;
 use trommel_queue::queries::LOADS;
 
 use super::Session;
-use crate::ask::queries::Changes;
+use crate::ask::queries::{Changes, check_in_windows};
 use crate::channel::question::{Load, Question};
 use crate::serve::control::{Call, Control, Wish};
 use crate::serve::identity::End;
@@ -92,7 +92,6 @@ impl Session<'_> {
         let changes: Vec<Changes> = changes.filter_map(|(_, p)| p.change_queries()).collect();
         let is_made = |changes: &Changes| matches!(changes, Changes::Made | Changes::Leaving);
         let made = changes.iter().all(is_made);
-        self.querying.is_busy = !made;
         for (call, done, since) in std::mem::take(&mut self.querying.waiting) {
             if made {
                 call.done(&done);
@@ -104,6 +103,10 @@ impl Session<'_> {
                 self.querying.waiting.push((call, done, since));
             }
         }
+        // A window makes a change whenever it comes, and to look often would be paid for by fewer windows.
+        let in_windows = self.options.question.is_some_and(Question::is_by_window);
+        let rests = made || in_windows && self.querying.waiting.is_empty();
+        self.querying.is_busy = !rests;
     }
 
     fn load(&self, question: &Question, name: String, program: Program) -> Result<String, String> {
@@ -113,6 +116,9 @@ impl Session<'_> {
                  start another session without --service and -c"
                     .to_owned(),
             );
+        }
+        if question.is_by_window() {
+            check_in_windows(&program).map_err(|why| why.to_string())?;
         }
         let mut loads = question.loads();
         let mut wanted = loads.iter().filter(|load| load.is_wanted());

@@ -24,6 +24,8 @@
 //!
 //! **I41 (one program a place).** While any thread may execute a probe of a place, the place has the program that the probe was made for.
 
+#![allow(unsafe_code)] // reason: threads are reached by their addresses.
+
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::protocol;
@@ -114,10 +116,19 @@ impl Runtime {
         let places = asked.left(mapped, epoch);
         self.queries_leave = asked.leaves().is_some();
         for place in (0..LOADS).filter(|place| places >> place & 1 != 0) {
-            for thread in self.all_threads() {
-                thread.rest(place);
-            }
+            self.rest_everywhere(place);
             protocol::leave(&mapped.load(place).gone, ids[place]);
+        }
+    }
+
+    /// Puts a place at rest in all threads, those between two windows included.
+    fn rest_everywhere(&self, place: usize) {
+        for thread in self.all_threads() {
+            thread.rest(place);
+        }
+        for &(_, area) in &self.windows.areas {
+            // SAFETY: areas stay. A thread that is just beginning a window waits for the lock before it reads countdowns.
+            unsafe { &*area }.rest(place);
         }
     }
 }

@@ -1,4 +1,7 @@
 //! Counts of queries: of a run, or of the window that a thread is in.
+//!
+//! A window counts for the programs that were asked when it began. A program that comes meanwhile has to wait for the next window of
+//! the thread: the host would not know how much of this one it has seen.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -6,26 +9,38 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::queries::{
-    Acted, Counted, ENTRIES, INSTRUCTIONS, MESSAGE_WORDS, Queries, Seen, WindowCount,
+    Acted, Counted, ENTRIES, INSTRUCTIONS, LOADS, MESSAGE_WORDS, Queries, Seen, WindowCount,
 };
 use trommel_queue::thread_page::ThreadPage;
 
-use crate::observe::query::Prepared;
+use crate::observe::query::{Asked, Prepared};
 
 /// Bytes of messages that a window sends at most: what the host keeps of a window until it has ended is limited.
 const MOST_SENT: u64 = 4 << 20;
 
-/// Counts of the window that a thread is in.
+/// Counts of the window that a thread is in, of each program that it is asked.
+#[derive(Default)]
+pub(crate) struct InWindow {
+    /// By place.
+    loads: [Option<Box<WindowCounts>>; LOADS],
+    /// Bytes of messages, at most.
+    sent: Cell<u64>,
+}
+
+/// Executions that the countdowns of a program have counted down since they were drawn.
+pub(crate) type Passed = [u32; ENTRIES];
+
+/// Counts of the window for one program.
 pub(crate) struct WindowCounts {
+    /// Number of the load.
+    id: u32,
     prepared: &'static Prepared,
     /// The first of its ways, if it has counts of them.
     ways: Option<u16>,
     seen: [Seen; ENTRIES],
     done: [Acted; INSTRUCTIONS],
     /// Executions that countdowns had counted down when the window began.
-    passed: [u32; ENTRIES],
-    /// Bytes of messages, at most.
-    sent: Cell<u64>,
+    passed: Passed,
 }
 
 /// Counts to add to.
@@ -51,9 +66,60 @@ impl<'a> Counts<'a> {
     }
 }
 
+impl InWindow {
+    /// A window begins. It counts for the programs that are asked now. The caller has the lock.
+    pub(crate) fn meet(&mut self, asked: &Asked) {
+        for (place, counts) in self.loads.iter_mut().enumerate() {
+            let now = asked.in_force(place);
+            let is_now = |counts: &WindowCounts| now.is_some_and(|(id, ..)| counts.id == id);
+            if !counts.as_deref().is_some_and(is_now) {
+                *counts = now.map(|(id, prepared, ways)| WindowCounts::new(id, prepared, ways));
+            }
+        }
+    }
+
+    /// Returns the counts for a load at a place, if the window counts for it.
+    pub(crate) fn of(&self, place: usize, id: u32) -> Option<&WindowCounts> {
+        let counts = self.loads.get(place)?.as_deref();
+        counts.filter(|counts| counts.id == id)
+    }
+
+    /// Returns true if the window may send another message.
+    pub(crate) fn has_room(&self) -> bool {
+        let sent = self.sent.get() + 4 + 8 * MESSAGE_WORDS as u64;
+        self.sent.set(sent);
+        sent <= MOST_SENT
+    }
+
+    /// The window proper begins. `passed`: by place and load. `page`: the thread's.
+    pub(crate) fn begin(&mut self, passed: impl Fn(usize, u32) -> Passed, page: &ThreadPage) {
+        for (place, counts) in self.loads.iter_mut().enumerate() {
+            if let Some(counts) = counts {
+                counts.begin(passed(place, counts.id), page);
+            }
+        }
+        self.sent.set(0);
+    }
+
+    /// All that is not 0.
+    pub(crate) fn counts(
+        &self,
+        passed: impl Fn(usize, u32) -> Passed,
+        page: &ThreadPage,
+        mut each: impl FnMut(WindowCount),
+    ) {
+        for (place, counts) in self.loads.iter().enumerate() {
+            if let Some(counts) = counts {
+                counts.counts(place as u8, &passed(place, counts.id), page, &mut each);
+            }
+        }
+    }
+}
+
 impl WindowCounts {
-    pub(crate) fn new(prepared: &'static Prepared, ways: Option<u16>) -> Box<Self> {
+    fn new(id: u32, prepared: &'static Prepared, ways: Option<u16>) -> Box<Self> {
         Box::new(Self {
+            id,
             prepared,
             ways,
             seen: [const {
@@ -74,15 +140,7 @@ impl WindowCounts {
                 }
             }; INSTRUCTIONS],
             passed: [0; ENTRIES],
-            sent: Cell::new(0),
         })
-    }
-
-    /// Returns true if the window may send another message.
-    pub(crate) fn has_room(&self) -> bool {
-        let sent = self.sent.get() + 4 + 8 * MESSAGE_WORDS as u64;
-        self.sent.set(sent);
-        sent <= MOST_SENT
     }
 
     /// Counts of its ways, by number.
@@ -96,8 +154,7 @@ impl WindowCounts {
         all.skip(first).take(count).enumerate()
     }
 
-    /// Begins a window. `page`: the thread's.
-    pub(crate) fn begin(&mut self, passed: [u32; ENTRIES], page: &ThreadPage) {
+    fn begin(&mut self, passed: Passed, page: &ThreadPage) {
         for (_, way) in self.ways(page) {
             way.store(0, Relaxed);
         }
@@ -113,19 +170,19 @@ impl WindowCounts {
             }
         }
         self.passed = passed;
-        self.sent.set(0);
     }
 
-    /// All that is not 0.
-    pub(crate) fn counts(
+    fn counts(
         &self,
-        passed: &[u32; ENTRIES],
+        load: u8,
+        passed: &Passed,
         page: &ThreadPage,
         mut each: impl FnMut(WindowCount),
     ) {
         let mut count = |what, number: usize, count: u64| {
             if count != 0 {
                 each(WindowCount {
+                    load,
                     what,
                     number: number as u8,
                     count: count.min(u32::MAX.into()) as u32,

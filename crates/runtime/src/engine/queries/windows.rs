@@ -9,6 +9,10 @@
 //! the window proper begins, and recorded where it ends, before the mark of its end ([`COUNT_MARK`]). Messages are among the records of the
 //! window, and none is sent by what is passed. So the host has everything of a window together, and counts it only when its end is there.
 //!
+//! Programs may come and go ([`super::changes`]). A window is asked those that are there when it begins, and the others have to wait for
+//! the next. A place is used again only when all windows have ended that began before its program went. So what a window counts and sends
+//! for a place is of one program.
+//!
 //! A countdown goes on from one window of its thread to the next. The executions of a window are those that its countdown has counted down.
 //! A thread's first countdown is one that is under way ([`Engine::amid`](trommel_query::Engine::amid)).
 //!
@@ -17,21 +21,26 @@
 //! * All signals are blocked in a window, so nobody waits there for the host. Where it lags, or a window has sent much, messages are
 //!   dropped and counted.
 
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::Relaxed;
+
 use trommel_queue::queries::ENTRIES;
 use trommel_queue::{COUNT_MARK, MOST_COUNTS};
 
 use crate::base::area::Context;
 use crate::engine::marks::mark_window;
+use crate::engine::queries::counts::{InWindow, Passed};
 use crate::engine::state::{Runtime, Thread};
 use crate::engine::window::state::Phase;
 
 impl Thread {
-    /// Executions that the countdowns of the first program have counted down since they were drawn.
-    fn passed(&self, context: &Context) -> [u32; ENTRIES] {
+    /// Executions that the countdowns of a load have counted down since they were drawn.
+    fn passed(&self, context: &Context, place: usize, id: u32) -> Passed {
         let asking = self.asking.as_ref();
-        let underway = asking.and_then(|asking| asking.underway[0].as_ref());
+        let underway = asking.and_then(|asking| asking.underway[place].as_ref());
+        let underway = underway.filter(|underway| underway.id == id);
         underway.map_or([0; ENTRIES], |underway| {
-            core::array::from_fn(|n| underway.drawn[n].wrapping_sub(context.left[0][n]))
+            core::array::from_fn(|n| underway.drawn[n].wrapping_sub(context.left[place][n]))
         })
     }
 
@@ -43,29 +52,53 @@ impl Thread {
 
     /// The window proper begins: what is counted from here on is its.
     pub(crate) fn begin_counts(&mut self, context: &Context) {
-        let passed = self.passed(context);
-        if let Some(mut asking) = self.asking.take() {
-            if let Some(by_window) = &mut asking.by_window {
-                by_window.begin(passed, self.thread_page());
-            }
-            self.asking = Some(asking);
+        let Some(mut by_window) = self.take_counts() else {
+            return;
+        };
+        let passed = |place, id| self.passed(context, place, id);
+        by_window.begin(passed, self.thread_page());
+        self.put_counts(by_window);
+    }
+
+    /// Takes the counts of its window out, if there are any.
+    fn take_counts(&mut self) -> Option<Box<InWindow>> {
+        self.asking.as_mut()?.by_window.take()
+    }
+
+    fn put_counts(&mut self, by_window: Box<InWindow>) {
+        if let Some(asking) = &mut self.asking {
+            asking.by_window = Some(by_window);
         }
     }
 }
 
 impl Runtime {
+    /// A thread's first steps in a window: it is asked what is asked now.
+    pub(crate) fn ask_in_window(&self, thread: &mut Thread) {
+        let epoch = self.cache.epoch();
+        thread.presence.since.store(epoch, Relaxed);
+        let asked = self.translator.ways.asked.as_ref();
+        let by_window = thread
+            .asking
+            .as_mut()
+            .and_then(|asking| asking.by_window.as_mut());
+        if let (Some(asked), Some(by_window)) = (asked, by_window) {
+            by_window.meet(asked);
+        }
+    }
+
     /// Records what a window has counted that is about to end. A chunk that this fills is published: of chunks there are enough, and nobody
     /// waits for the host.
     pub(crate) fn record_counts(&mut self, thread: &mut Thread, context: &Context) {
-        let passed = thread.passed(context);
-        let Some(asking) = thread.asking.take() else {
+        let Some(by_window) = thread.take_counts() else {
             return;
         };
         let mut written = 0;
-        while let Some(by_window) = &asking.by_window {
+        loop {
             let mut words = [0; 1 + MOST_COUNTS];
             let mut met = 0;
-            by_window.counts(&passed, thread.thread_page(), |count| {
+            let passed = |place, id| thread.passed(context, place, id);
+            by_window.counts(passed, thread.thread_page(), |count| {
                 if met >= written
                     && let Some(word) = words.get_mut(1 + met - written)
                 {
@@ -87,6 +120,6 @@ impl Runtime {
                 }
             }
         }
-        thread.asking = Some(asking);
+        thread.put_counts(by_window);
     }
 }
