@@ -78,6 +78,7 @@ mod tests {
                 executions: sum as f64,
                 variance: sum as f64,
                 probability: 1.0,
+                factor_error: 0.0,
             },
             counts: counts.to_vec(),
         }

@@ -96,6 +96,7 @@ mod tests {
                 executions: count as f64,
                 variance: 1.0,
                 probability: 1.0,
+                factor_error: 0.0,
             },
             values: [(
                 value,

@@ -23,6 +23,9 @@
 //!
 //! Where a [hotlist](trommel_compress::hotlist) has thinned what it counts, to a probability p, a share s of
 //! n samples has the further variance s(1 − s)(1 − p)/np: as that of a share of np/(1 − p) draws. Sums of such counts: [`Sampled::add`].
+//!
+//! All counts may have a *common factor* that is only known about: how much native time a burst of control stands for. Its error goes into the
+//! limits of counts and not into those of shares, and it does not become less by adding up.
 
 use crate::limits::Limits;
 
@@ -37,6 +40,8 @@ pub struct Sampled {
     pub variance: f64,
     /// The probability with which a sample is in its counter.
     pub probability: f64,
+    /// The relative standard error of the factor that it has in common with all counts of the run.
+    pub factor_error: f64,
 }
 
 /// The normal quantile of limits that hold in 95 of 100 cases.
@@ -58,9 +63,17 @@ impl Sampled {
             return;
         }
         let thinned = self.per_count().max(other.per_count());
+        let (own, more) = (
+            self.factor_error * self.executions,
+            other.factor_error * other.executions,
+        );
         self.samples += other.samples;
         self.executions += other.executions;
         self.variance += other.variance;
+        self.factor_error = match self.executions > 0.0 {
+            true => (own + more) / self.executions,
+            false => 0.0,
+        };
         self.set_per_count(thinned);
     }
 
@@ -127,7 +140,7 @@ impl Sampled {
     fn around(&self, count: f64, variance: f64, draws: f64) -> Limits {
         // Few draws: those of the logarithm, which are not symmetric and not below 0.
         let relative = (variance.sqrt() / count.max(1.0)).max(1.0 / draws.max(1.0).sqrt());
-        let factor = (Z * relative).exp();
+        let factor = (Z * relative.hypot(self.factor_error)).exp();
         Limits {
             low: (count / factor).max(1.0_f64.min(count)),
             high: count * factor,
@@ -191,6 +204,7 @@ mod tests {
             executions: 563e6,
             variance: 23.0 * (563e6 / 23.0_f64).powi(2),
             probability: 1.0,
+            factor_error: 0.0,
         };
         for share in [1e-9, 2.5e-6, 1e-3, 0.1, 0.9, 1.0] {
             let limits = sampled.limits_of(share);
@@ -235,6 +249,38 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_common_factor_stays_in_sums_and_is_not_in_shares() {
+        let exact = Sampled {
+            samples: 1 << 40,
+            executions: 1e6,
+            variance: 1.0,
+            probability: 1.0,
+            factor_error: 0.0,
+        };
+        let mut sum = Sampled {
+            factor_error: 0.1,
+            ..exact
+        };
+        let one = sum;
+        assert_eq!(one.share(0.5), exact.share(0.5));
+        for _ in 0..3 {
+            sum.add(&one);
+        }
+        for (sampled, relative) in [(&exact, 0.0), (&one, 0.196_f64), (&sum, 0.196)] {
+            let limits = sampled.limits();
+            let wanted = sampled.executions * relative.exp();
+            assert!((limits.high / wanted - 1.0).abs() < 0.001, "{limits:?}");
+            let part = sampled.limits_of(0.25);
+            assert!((part.high / wanted * 4.0 - 1.0).abs() < 0.01, "{part:?}");
+        }
+        sum.add(&exact);
+        assert!(
+            (sum.factor_error - 0.08).abs() < 1e-9,
+            "what is exact has none"
+        );
+    }
+
+    #[test]
     fn limits_of_shares_hold_in_95_of_100_cases_also_where_windows_see_one_value() {
         for windows in [10, 40, 300] {
             for percent in [5, 20, 50, 90] {
@@ -269,6 +315,7 @@ mod tests {
                 executions: samples as f64,
                 variance: samples as f64,
                 probability: list.chance(samples),
+                factor_error: 0.0,
             };
             let Some((_, share)) = list.shares().find(|(value, _)| *value == 0) else {
                 continue;
@@ -329,6 +376,7 @@ mod tests {
             executions: 4e6,
             variance: 4e10,
             probability: 1.0,
+            factor_error: 0.0,
         };
         let Limits { low, high } = one.share(0.5);
         assert!((0.44..0.46).contains(&low) && (0.54..0.56).contains(&high));

@@ -290,6 +290,7 @@ mod tests {
             executions: samples as f64 * 1e6,
             variance: samples as f64 * 1e12,
             probability: 1.0,
+            factor_error: 0.0,
         }
     }
 

@@ -87,7 +87,7 @@ prop_compose! {
                 data.messages += samples;
                 data.counts.insert(place, values);
                 let executions = samples as f64 * unit;
-                let sampled = Sampled { samples, executions, variance: executions * unit, probability };
+                let sampled = Sampled { samples, executions, variance: executions * unit, probability, factor_error: 0.0 };
                 windows.sites.entry(kind).or_default().insert(place, sampled);
             }
             all.insert(kind, data);
@@ -96,7 +96,7 @@ prop_compose! {
             let target = Place::new(id(path), Vaddr(vaddr));
             let call = call.map(|(path, vaddr)| Place::new(id(path), Vaddr(vaddr)));
             let executions = samples as f64 * unit;
-            let sampled = Sampled { samples, executions, variance: executions * unit, probability };
+            let sampled = Sampled { samples, executions, variance: executions * unit, probability, factor_error: 0.0 };
             windows.arguments.insert(Passed { target, call, register }, Argument { sampled, counts });
         }
         let mut tree = CallTree::new(Basis::Stacks);
@@ -429,7 +429,7 @@ proptest! {
         let mut thinned = 0.0_f64;
         for (samples, unit, probability, share) in parts {
             let executions = samples as f64 * unit;
-            sum.add(&Sampled { samples, executions, variance: executions * unit, probability });
+            sum.add(&Sampled { samples, executions, variance: executions * unit, probability, factor_error: 0.0 });
             let of_value = share * executions;
             count += of_value;
             // That of C/p times what a sample stands for.

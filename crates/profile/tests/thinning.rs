@@ -16,6 +16,7 @@ fn argument() -> Argument {
             executions: 198_000.0,
             variance: 198_000.0 * 100.0,
             probability: 1.0,
+            factor_error: 0.0,
         },
         counts: (0..100).map(|n| (n, count(n))).collect(),
     }

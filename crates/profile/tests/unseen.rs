@@ -59,6 +59,7 @@ fn windowed(seen: &[(f64, BTreeMap<u64, u64>)]) -> Profile {
             executions,
             variance: executions * executions,
             probability: 1.0,
+            factor_error: 0.0,
         });
     };
     for (weight, window) in seen {

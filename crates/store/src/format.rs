@@ -4,4 +4,4 @@
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written, and the only one read.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;

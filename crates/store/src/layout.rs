@@ -65,7 +65,8 @@ record!(Sampled {
     samples,
     executions,
     variance,
-    probability
+    probability,
+    factor_error
 });
 record!(Rare { all } and { edges });
 record!(Passed {

@@ -56,6 +56,7 @@ fn profile(pid: u32, from: u64, value: u64, count: u64) -> Profile {
         executions: count as f64,
         variance: count as f64,
         probability: 1.0,
+        factor_error: 0.0,
     };
     let mut windows = Windows {
         taken: 1,

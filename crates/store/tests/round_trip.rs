@@ -70,6 +70,7 @@ fn windows() -> impl Strategy<Value = Windows> {
                 executions,
                 variance,
                 probability,
+                factor_error: probability / 4.0,
             },
         )
     };
@@ -227,6 +228,7 @@ fn samples() -> impl Strategy<Value = Samples> {
                 executions,
                 variance,
                 probability: 1.0,
+                factor_error: 0.0,
             }
         })
     };
@@ -325,6 +327,7 @@ fn windowed() -> impl Strategy<Value = Option<Windowed>> {
             executions,
             variance,
             probability: 1.0,
+            factor_error: 0.0,
         })
     };
     let by_number = || prop::collection::btree_map(any::<u8>(), sampled(), 0..4);

@@ -4,7 +4,7 @@
 //! yet another one (`dwz`). Opening costs time in proportion to all of it, so the caller states a limit first.
 
 use addr2line::gimli::{self, EndianSlice, LittleEndian, SectionId};
-use addr2line::{Context, LookupResult};
+use addr2line::{Context, Frame, LookupResult};
 
 use crate::files::Files;
 use crate::object_file::ObjectFile;
@@ -115,19 +115,9 @@ impl<'a> Debug<'a> {
 
     /// Names of the functions inlined at `address` as they are in the file, innermost first.
     pub(crate) fn inlined(&self, address: u64) -> Vec<Option<&'a [u8]>> {
-        let found = match self.0.find_frames(address) {
-            LookupResult::Output(found) => found,
-            load @ LookupResult::Load { .. } => load.skip_all_loads(),
-        };
-        let Ok(mut frames) = found else {
-            return Vec::new();
-        };
-        let mut names = Vec::new();
-        while names.len() < MAX_FRAMES
-            && let Ok(Some(frame)) = frames.next()
-        {
-            names.push(frame.function.map(|f| f.name.slice()));
-        }
+        let mut names = self.walk(address, |frame| {
+            frame.function.as_ref().map(|f| f.name.slice())
+        });
         // The function itself.
         names.pop();
         names
@@ -135,6 +125,18 @@ impl<'a> Debug<'a> {
 
     /// The frames at `address`, innermost first; the last one is the function itself.
     pub(crate) fn frames(&self, address: u64) -> Vec<Position> {
+        self.walk(address, |frame| {
+            let location = frame.location.as_ref();
+            Position {
+                function: frame.function.as_ref().map(|f| f.name.slice().to_vec()),
+                file: location.and_then(|l| l.file).map(str::to_owned),
+                line: location.and_then(|l| l.line),
+            }
+        })
+    }
+
+    /// Makes something of each frame at `address`, up to the first that cannot be read.
+    fn walk<T>(&self, address: u64, make: impl Fn(&Frame<'_, Slice<'a>>) -> T) -> Vec<T> {
         let found = match self.0.find_frames(address) {
             LookupResult::Output(found) => found,
             load @ LookupResult::Load { .. } => load.skip_all_loads(),
@@ -142,17 +144,12 @@ impl<'a> Debug<'a> {
         let Ok(mut frames) = found else {
             return Vec::new();
         };
-        let mut positions = Vec::new();
-        while positions.len() < MAX_FRAMES
+        let mut made = Vec::new();
+        while made.len() < MAX_FRAMES
             && let Ok(Some(frame)) = frames.next()
         {
-            let location = frame.location.as_ref();
-            positions.push(Position {
-                function: frame.function.map(|f| f.name.slice().to_vec()),
-                file: location.and_then(|l| l.file).map(str::to_owned),
-                line: location.and_then(|l| l.line),
-            });
+            made.push(make(&frame));
         }
-        positions
+        made
     }
 }

@@ -104,20 +104,36 @@ impl Folder {
         Ok(())
     }
 
-    /// An instruction that the bursts before the last executed about so often each, at its address, and how often the last one did. `None`: there is none,
-    /// or it is not in a file.
-    pub fn often(&self, times: RangeInclusive<u64>) -> Option<(u64, u64)> {
+    /// Instructions that the bursts before the last executed about so often each: their addresses, and how often the last one did. They are in files,
+    /// some distance from each other, and at most so many.
+    pub fn often(&self, times: RangeInclusive<u64>, most: usize) -> Vec<(u64, u64)> {
+        /// Bytes between two: neighbours are executed together, and the second would tell nothing.
+        const APART: u64 = 256;
         let Mode::Windowed(windowed) = &self.mode else {
-            return None;
+            return Vec::new();
         };
-        let (place, executed) = windowed.often(times)?;
-        Some((self.dictionary.modules.address(place)?, executed))
+        let mut chosen: Vec<(u64, u64)> = Vec::new();
+        for (place, executed) in windowed.often(times) {
+            let Some(address) = self.dictionary.modules.address(place) else {
+                continue;
+            };
+            if chosen
+                .iter()
+                .all(|(other, _)| other.abs_diff(address) >= APART)
+            {
+                chosen.push((address, executed));
+            }
+            if chosen.len() == most {
+                break;
+            }
+        }
+        chosen
     }
 
-    /// Native times of bursts are to be multiplied with this.
-    pub fn correct_bursts(&mut self, correction: f64) {
+    /// Native times of bursts are to be multiplied with this, which has a relative standard error.
+    pub fn correct_bursts(&mut self, correction: f64, error: f64) {
         if let Mode::Windowed(windowed) = &mut self.mode {
-            windowed.correct(correction);
+            windowed.correct(correction, error);
         }
     }
 

@@ -39,6 +39,7 @@ use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, rounded as kept};
 use trommel_profile::rare::{self, Edge, Rare};
+use trommel_profile::sampled::Sampled;
 use trommel_profile::windows::Windows;
 use trommel_queue::END_WORDS;
 use trommel_queue::dict::{ARGUMENTS, TargetPc};
@@ -116,6 +117,8 @@ pub(super) struct Windowed {
     covered: f64,
     /// Nanoseconds that bursts stand for.
     represented: f64,
+    /// The relative standard error of what bursts stand for.
+    factor_error: f64,
 }
 
 impl Windowed {
@@ -193,23 +196,28 @@ impl Windowed {
         self.represented += weight * covered;
     }
 
-    /// The branch or call in a file that the bursts before the last executed about so often each, the one that they executed most evenly. With how often
-    /// the last one did.
-    pub(super) fn often(&self, times: RangeInclusive<u64>) -> Option<(Place, u64)> {
-        let earlier = self.counted.checked_sub(1).filter(|earlier| *earlier > 0)?;
-        let all = self.sites.iter().filter(|site| {
-            rare::EDGES.contains(&site.kind) && site.place.module() != ModuleId::ANON
-        });
-        let best = all
-            .filter(|site| times.contains(&(site.draws.mean_before(self.counted, earlier) as u64)))
-            .max_by(|a, b| a.draws.evenness().total_cmp(&b.draws.evenness()))?;
-        Some((best.place, best.draws.times_in(self.counted)))
+    /// Branches and calls in files that the bursts before the last executed about so often each, those first that they executed most evenly. With how
+    /// often the last one did.
+    pub(super) fn often(&self, times: RangeInclusive<u64>) -> impl Iterator<Item = (Place, u64)> {
+        let earlier = self.counted.saturating_sub(1);
+        let within = |site: &&Site| {
+            rare::EDGES.contains(&site.kind)
+                && site.place.module() != ModuleId::ANON
+                && times.contains(&(site.draws.mean_before(self.counted, earlier) as u64))
+        };
+        let mut sites: Vec<&Site> = match earlier {
+            0 => Vec::new(),
+            _ => self.sites.iter().filter(within).collect(),
+        };
+        sites.sort_by(|a, b| b.draws.evenness().total_cmp(&a.draws.evenness()));
+        (sites.into_iter()).map(|site| (site.place, site.draws.times_in(self.counted)))
     }
 
-    /// Native times of bursts are to be multiplied with this.
-    pub(super) fn correct(&mut self, correction: f64) {
+    /// Native times of bursts are to be multiplied with this, which has a relative standard error.
+    pub(super) fn correct(&mut self, correction: f64, error: f64) {
         self.covered *= correction;
         self.represented *= correction;
+        self.factor_error = error;
     }
 
     /// A path was executed so often in the burst that began last, each time of this weight.
@@ -321,13 +329,17 @@ impl Windowed {
         let mut edges = std::mem::take(&mut self.edges);
         edges.settle();
         let mut rare = Rare {
-            all: edges.sampled(scale),
+            all: Sampled {
+                factor_error: self.factor_error,
+                ..edges.sampled(scale)
+            },
             edges: BTreeMap::new(),
         };
         for site in &mut self.sites {
             let mut draws = std::mem::take(&mut site.draws);
             draws.settle();
             let mut sampled = draws.sampled(scale);
+            sampled.factor_error = self.factor_error;
             if sampled.samples == 0 {
                 continue;
             }

@@ -57,6 +57,7 @@ mod tests {
                     executions: 1e6,
                     variance: 1e12,
                     probability: 1.0,
+                    factor_error: 0.0,
                 },
                 ..At::default()
             };

@@ -29,6 +29,7 @@ impl Draws {
             executions: self.weight,
             variance: self.squares,
             probability,
+            factor_error: 0.0,
         }
     }
 

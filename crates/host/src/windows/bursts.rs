@@ -28,6 +28,8 @@ pub const LENGTH: Duration = Duration::from_millis(20);
 /// Time that translated code with counters takes, over that of native code, where it is not measured: between 1.1 and 1.9 on the programs of
 /// `docs/performance.md`.
 const SLOWDOWN: f64 = 1.5;
+/// Its relative standard error, so that nearly all of these programs are within its limits.
+const UNCERTAINTY: f64 = 0.136;
 /// Expected cost of a burst before there was one, in nanoseconds.
 const GUESS: f64 = 20e6;
 /// Native CPU time until the next try after a burst was refused, in nanoseconds.
@@ -193,6 +195,12 @@ impl Bursts {
     /// Factor of the native times of bursts, as samples have them: the slowdown that was assumed over the measured one.
     pub fn correction(&self) -> f64 {
         SLOWDOWN / self.slowdown()
+    }
+
+    /// The relative standard error of the slowdown, and so of what a burst stands for.
+    pub fn factor_error(&self) -> f64 {
+        let known = self.speed.measured().filter(Measured::is_known);
+        known.map_or(UNCERTAINTY, |measured| measured.relative_error())
     }
 
     /// A burst was refused.

@@ -6,12 +6,12 @@
 //!
 //! # Strategy
 //! A debug register counts executions of one instruction while a program runs natively, at some microseconds each ([`Breakpoint`]).
-//! After a burst an instruction is chosen that bursts execute some ten times, and it is counted for [`LENGTH`] of native
+//! After a burst some instructions ([`PLACES`]) are chosen that bursts execute some ten times, and they are counted for [`LENGTH`] of native
 //! time. Executions a second, natively over those in the burst, are how much slower the burst was.
 //! What the traps themselves take is measured once ([`toll`]), and left out.
 //!
 //! # Why it is correct
-//! * The instruction is chosen by what *earlier* bursts executed. Chosen by this one, those would be preferred that it happened to execute often, and
+//! * Instructions are chosen by what *earlier* bursts executed. Chosen by this one, those would be preferred that it happened to execute often, and
 //!   bursts would seem to be fast.
 //! * The ratio is of sums over all trials ([`Speed`]), so it is right in the mean also where a program has phases: which of the two a phase falls into is
 //!   chance. Its error comes of the differences between trials, so phases make it larger.
@@ -32,6 +32,8 @@ use nix::unistd::Pid;
 use crate::kernel::clocks::{cpu_of, own_cpu};
 use crate::kernel::perf::breakpoint::Breakpoint;
 
+/// Instructions that are counted at a time: a processor has four debug registers.
+pub const PLACES: usize = 4;
 /// Native CPU time of a trial: that of a burst.
 const LENGTH: Duration = Duration::from_millis(20);
 /// Executions that are worth being counted, at least.
@@ -71,36 +73,58 @@ fn toll() -> Option<f64> {
 
 /// Executions of a burst that an instruction may have to be counted, if any may.
 pub fn wanted() -> Option<RangeInclusive<u64>> {
-    let most = (PAID / toll()?).min(MOST) as u64;
+    let most = (PAID / PLACES as f64 / toll()?).min(MOST) as u64;
     (most >= LEAST).then_some(LEAST..=most)
 }
 
-/// An instruction that is counted while its process is native.
+/// Instructions that are counted while their process is native.
 pub struct Gauge {
     pid: Pid,
-    counted: Vec<Breakpoint>,
+    counted: Vec<Place>,
     from: Duration,
     began: Instant,
+}
+
+/// An instruction that is counted, in each thread.
+struct Place {
+    threads: Vec<Breakpoint>,
     /// Executions in a nanosecond of the burst.
     rate: f64,
 }
 
+impl Place {
+    /// Executions, and the CPU time in which they were counted.
+    fn counted(&self) -> (u64, Duration) {
+        let counted = || self.threads.iter().map(Breakpoint::counted);
+        let times = counted().map(|counted| counted.times).sum();
+        (times, counted().map(|counted| counted.time).sum())
+    }
+}
+
 impl Gauge {
-    /// Begins to count at `address`. It was executed `times` in a burst that ran for so many nanoseconds.
-    pub fn begin(pid: Pid, address: u64, times: u64, nanos: f64) -> Option<Self> {
+    /// Begins to count at these addresses. Each was executed so many times in a burst that ran for so many nanoseconds.
+    pub fn begin(pid: Pid, often: &[(u64, u64)], nanos: f64) -> Option<Self> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        let threads = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
-        // One that is not counted would make the sum wrong. A thread that ends just now is missed once in a long while.
-        let most = (CUT * PAID / toll()?).max(MOST) as u64;
-        let counted: Result<Vec<_>, _> = threads
-            .map(|tid| Breakpoint::begin(tid, address, most))
+        let threads: Vec<i32> = threads
+            .filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok())
             .collect();
-        Some(Self {
+        let most = (CUT * PAID / PLACES as f64 / toll()?).max(MOST) as u64;
+        // One that is not counted would make the sum wrong. A thread that ends just now is missed once in a long while.
+        let place = |&(address, times): &(u64, u64)| {
+            let threads = threads
+                .iter()
+                .map(|tid| Breakpoint::begin(*tid, address, most));
+            Some(Place {
+                threads: threads.collect::<Result<_, _>>().ok()?,
+                rate: times as f64 / nanos.max(1.0),
+            })
+        };
+        let counted: Vec<Place> = often.iter().filter_map(place).collect();
+        (!counted.is_empty()).then_some(Self {
             pid,
-            counted: counted.ok()?,
+            counted,
             from: cpu_of(pid)?,
             began: Instant::now(),
-            rate: times as f64 / nanos.max(1.0),
         })
     }
 
@@ -110,20 +134,29 @@ impl Gauge {
         if took < LENGTH && self.began.elapsed() < PATIENCE {
             return None;
         }
-        let counted = || self.counted.iter().map(Breakpoint::counted);
-        let times: u64 = counted().map(|counted| counted.times).sum();
-        let time: Duration = counted().map(|counted| counted.time).sum();
-        let paid = times as f64 * toll().unwrap_or(0.0);
-        let native = (time.as_nanos() as f64 - paid).max(0.0);
+        let toll = toll().unwrap_or(0.0);
+        let counted: Vec<(f64, f64)> = (self.counted.iter().map(Place::counted))
+            .map(|(times, time)| (times as f64, time.as_nanos() as f64))
+            .collect();
+        let times: f64 = counted.iter().map(|(times, _)| times).sum();
+        let longest = counted
+            .iter()
+            .fold(1.0, |most: f64, (_, time)| most.max(*time));
+        let places = self.counted.iter().zip(&counted);
+        let expected = places.map(|(place, &(own, time))| {
+            // Traps of the others come as evenly as can be.
+            let paid = toll * (own + (times - own) * time / longest);
+            place.rate * (time - paid).max(0.0)
+        });
         Some(Trial {
-            counted: times as f64,
-            expected: self.rate * native,
-            paid,
+            counted: times,
+            expected: expected.sum(),
+            paid: times * toll,
         })
     }
 }
 
-/// Executions of an instruction in a stretch of native time.
+/// Executions of instructions in a stretch of native time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Trial {
     /// Those that there were.
@@ -184,13 +217,21 @@ impl Speed {
         let n = self.trials as f64;
         Some(Measured {
             slowdown: ratio,
-            error: 1.96 * (squares * n / (n - 1.0)).sqrt() / self.expected,
+            error: NORMAL * (squares * n / (n - 1.0)).sqrt() / self.expected,
             executions: self.counted as u64,
         })
     }
 }
 
+/// Standard errors within limits that hold in 95 of 100 cases.
+const NORMAL: f64 = 1.96;
+
 impl Measured {
+    /// The standard error over the ratio.
+    pub fn relative_error(&self) -> f64 {
+        self.error / NORMAL / self.slowdown
+    }
+
     /// Returns true if it is known well enough to be taken for the truth.
     pub fn is_known(&self) -> bool {
         /// Times that a burst takes: an optimised trace saves some jumps, and nothing takes ten times as long.

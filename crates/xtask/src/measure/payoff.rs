@@ -16,7 +16,7 @@ mod build;
 mod counts;
 mod sources;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trommel_conformance::exec::{Scratch, output};
@@ -33,6 +33,9 @@ use sources::{SUBJECTS, Subject};
 pub(crate) struct Args {
     /// Programs: sqlite, sqlite-pie, sqlite-so, lua, shapes, words [default: all]
     names: Vec<String>,
+    /// Only profiles whose names begin so, beside the exact one and BOLT's [default: all]
+    #[arg(long = "profile", value_name = "NAME")]
+    profiles: Vec<String>,
     /// Rounds of the CPU times
     #[arg(long, default_value = "7")]
     rounds: usize,
@@ -41,24 +44,61 @@ pub(crate) struct Args {
     llvm: PathBuf,
 }
 
-/// Profiles of our own, by the options of `record`; their names as sampled, and made consistent with `--infer`.
-const PROFILES: [(&str, &str, &[&str]); 7] = [
-    ("exact", "", &[]),
-    ("R257", "R257, inferred", &["-c", "R257"]),
-    ("budget 5", "budget 5, inferred", &["--budget", "5"]),
-    ("budget 3", "budget 3, inferred", &["--budget", "3"]),
-    ("budget 1", "budget 1, inferred", &["--budget", "1"]),
-    (
-        "bursts 5",
-        "bursts 5, inferred",
-        &["--budget", "5", "--bursts"],
-    ),
-    (
-        "bursts 2",
-        "bursts 2, inferred",
-        &["--budget", "2", "--bursts"],
-    ),
+/// A profile of our own.
+struct Profile {
+    name: &'static str,
+    /// The name when it is made consistent with `--infer`; empty: it is not tried.
+    inferred: &'static str,
+    /// Options of `record`.
+    options: &'static [&'static str],
+    /// Seconds that a training run takes natively. `None`: as it is.
+    seconds: Option<f64>,
+    /// Training runs, which are added up.
+    runs: usize,
+}
+
+const fn profile(
+    name: &'static str,
+    inferred: &'static str,
+    options: &'static [&'static str],
+) -> Profile {
+    Profile {
+        name,
+        inferred,
+        options,
+        seconds: None,
+        runs: 1,
+    }
+}
+
+const EXACT: Profile = profile("exact", "", &[]);
+const PROFILES: [Profile; 9] = [
+    profile("R257", "R257, inferred", &["-c", "R257"]),
+    profile("budget 5", "budget 5, inferred", &["--budget", "5"]),
+    profile("budget 3", "budget 3, inferred", &["--budget", "3"]),
+    profile("budget 1", "budget 1, inferred", &["--budget", "1"]),
+    profile("bursts 5", "bursts 5, inferred", BURSTS_5),
+    profile("bursts 2", "bursts 2, inferred", BURSTS_2),
+    Profile {
+        seconds: Some(10.0),
+        ..profile("bursts 5, 10 s", "bursts 5, 10 s, inferred", BURSTS_5)
+    },
+    Profile {
+        seconds: Some(60.0),
+        ..profile("bursts 2, 60 s", "bursts 2, 60 s, inferred", BURSTS_2)
+    },
+    Profile {
+        seconds: Some(10.0),
+        runs: 10,
+        ..profile(
+            "bursts 1, ten times 10 s",
+            "bursts 1, ten times 10 s, inferred",
+            &["--budget", "1", "--bursts"],
+        )
+    },
 ];
+const BURSTS_5: &[&str] = &["--budget", "5", "--bursts"];
+const BURSTS_2: &[&str] = &["--budget", "2", "--bursts"];
 const INSTRUMENTED: &str = "BOLT -instrument";
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
@@ -89,29 +129,18 @@ fn measure(subject: &Subject, args: &Args) -> Result<Vec<Row>, String> {
         tool: "",
         dir: base.clone(),
     }];
-    let exact = bench.record(&base, "exact", &[])?;
-    for (profile, inferred, options) in PROFILES {
-        let data = match profile {
-            "exact" => exact.clone(),
-            _ => bench.record(&base, profile, options)?,
-        };
-        match bench.export(&data, "bolt", &[]) {
-            Ok(fdata) => all.push(bench.bolt(&base, profile, &fdata)?),
-            // A budget may be too small for the run: that is a result, and no row.
-            Err(why) if options.contains(&"--budget") => {
-                eprintln!("{}: {profile}: {why}", subject.name);
-                continue;
-            }
-            Err(why) => return Err(why),
-        }
-        if !inferred.is_empty() {
-            let fdata = bench.export(&data, "bolt", &["--infer"])?;
-            all.push(bench.bolt(&base, inferred, &fdata)?);
-        }
+    let exact = bench.record(&base, &EXACT)?;
+    all.push(bench.bolt(&base, EXACT.name, &bench.export(&exact, "bolt", &[])?)?);
+    let wanted =
+        |name: &str| args.profiles.is_empty() || args.profiles.iter().any(|p| name.starts_with(p));
+    for profile in PROFILES.iter().filter(|p| wanted(p.name)) {
+        all.extend(bolted(&bench, &base, profile)?);
     }
-    match bench.by_clock(&base) {
-        Ok(fdata) => all.push(bench.bolt(&base, "perf cpu-clock", &fdata)?),
-        Err(why) => eprintln!("{}: without perf's clock: {why}", subject.name),
+    if wanted("perf") {
+        match bench.by_clock(&base) {
+            Ok(fdata) => all.push(bench.bolt(&base, "perf cpu-clock", &fdata)?),
+            Err(why) => eprintln!("{}: without perf's clock: {why}", subject.name),
+        }
     }
     let instrumented = bench.instrument(&base)?;
     all.push(bench.bolt(&base, INSTRUMENTED, &instrumented)?);
@@ -129,6 +158,26 @@ fn measure(subject: &Subject, args: &Args) -> Result<Vec<Row>, String> {
         });
     }
     table(&bench, &all, args.rounds)
+}
+
+/// The program as BOLT makes it of a profile, as it is and made consistent.
+fn bolted(bench: &Bench<'_>, base: &Path, profile: &Profile) -> Result<Vec<Variant>, String> {
+    let data = bench.record(base, profile)?;
+    let fdata = match bench.export(&data, "bolt", &[]) {
+        Ok(fdata) => fdata,
+        // A budget may be too small for the run: that is a result, and no row.
+        Err(why) if profile.options.contains(&"--budget") => {
+            eprintln!("{}: {}: {why}", bench.subject.name, profile.name);
+            return Ok(Vec::new());
+        }
+        Err(why) => return Err(why),
+    };
+    let mut made = vec![bench.bolt(base, profile.name, &fdata)?];
+    if !profile.inferred.is_empty() {
+        let fdata = bench.export(&data, "bolt", &["--infer"])?;
+        made.push(bench.bolt(base, profile.inferred, &fdata)?);
+    }
+    Ok(made)
 }
 
 /// Runs all variants, and prints a row of each.

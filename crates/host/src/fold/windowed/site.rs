@@ -81,6 +81,7 @@ impl Draws {
             executions: self.executions * scale,
             variance: self.variance * scale * scale,
             probability: 1.0,
+            factor_error: 0.0,
         }
     }
 }

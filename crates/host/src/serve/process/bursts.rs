@@ -25,7 +25,7 @@ pub(super) struct InBursts {
     line: Line,
     /// Control has ended.
     parted: bool,
-    /// The instruction that is counted natively.
+    /// Instructions that are counted natively.
     gauge: Option<Gauge>,
 }
 
@@ -103,10 +103,8 @@ impl Process {
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
         *gauge = gauge::wanted()
-            .and_then(|times| folder.often(times))
-            .and_then(|(address, times)| {
-                Gauge::begin(identity.pid, address, times, sample.executed)
-            });
+            .map(|times| folder.often(times, gauge::PLACES))
+            .and_then(|often| Gauge::begin(identity.pid, &often, sample.executed));
     }
 
     /// A burst was refused.

@@ -134,7 +134,8 @@ impl Process {
         });
         let windows = windows.and_then(|mut w| w.take(&shared, host));
         if let Some(bursts) = &bursts {
-            folder.correct_bursts(bursts.account.correction());
+            let account = &bursts.account;
+            folder.correct_bursts(account.correction(), account.factor_error());
         }
         let windows = windows.or_else(|| Some(bursts?.account.account(host)));
         let is_sampled = windows.is_some();

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trommel_conformance::exec::{Scratch, output, trommel};
+use trommel_conformance::wait::children_cpu;
 
+use super::Profile;
 use super::sources::Subject;
 
 /// Samples of perf's clock in a second: as many as the kernel allows, and as leave a program on a virtual machine time to get on.
@@ -91,23 +93,49 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    pub(super) fn record(
-        &self,
-        dir: &Path,
-        name: &str,
-        options: &[&str],
-    ) -> Result<PathBuf, String> {
-        let data = format!("{}.data", name.replace(' ', "-"));
-        let data = self.scratch.path(&data);
-        let mut command = Command::new(trommel());
-        command
-            .args(["record", "--quiet", "-e", "edge,call", "-o"])
-            .arg(&data)
-            .args(options)
-            .arg("--")
-            .arg(dir.join("app"));
-        output(command.args(self.subject.train()))?;
-        Ok(data)
+    /// Takes a profile, of one training run or of several that are added up.
+    pub(super) fn record(&self, dir: &Path, profile: &Profile) -> Result<PathBuf, String> {
+        let name = profile.name.replace([' ', ','], "-");
+        let train = match profile.seconds {
+            None => self.subject.train(1),
+            Some(seconds) => {
+                let took = self.natively(dir)?;
+                self.subject.train((seconds / took).ceil() as u32)
+            }
+        };
+        let mut taken = Vec::new();
+        for n in 0..profile.runs {
+            let data = self.scratch.path(&format!("{name}-{n}.data"));
+            let mut command = Command::new(trommel());
+            command
+                .args(["record", "--quiet", "-e", "edge,call", "-o"])
+                .arg(&data)
+                .args(profile.options)
+                .arg("--")
+                .arg(dir.join("app"));
+            output(command.args(&train))?;
+            taken.push(data);
+        }
+        if let [only] = &taken[..] {
+            return Ok(only.clone());
+        }
+        let sum = self.scratch.path(&format!("{name}.data"));
+        output(
+            Command::new(trommel())
+                .arg("merge")
+                .args(&taken)
+                .arg("-o")
+                .arg(&sum),
+        )?;
+        Ok(sum)
+    }
+
+    /// Seconds of CPU time that a training run takes.
+    fn natively(&self, dir: &Path) -> Result<f64, String> {
+        let cpu = || children_cpu().map_err(|e| e.to_string());
+        let before = cpu()?;
+        output(Command::new(dir.join("app")).args(self.subject.train(1)))?;
+        Ok((cpu()? - before).max(0.01))
     }
 
     pub(super) fn export(
@@ -151,7 +179,7 @@ impl<'a> Bench<'a> {
             "-o",
         ]);
         command.arg(&data).arg("--").arg(base.join("app"));
-        output(command.args(self.subject.train()))?;
+        output(command.args(self.subject.train(1)))?;
         let mut command = self.tool("perf2bolt");
         command.arg("-nl").arg("-p").arg(&data);
         output(command.arg("-o").arg(&out).arg(self.file(base)))?;
@@ -166,7 +194,7 @@ impl<'a> Bench<'a> {
         command.arg("-o").arg(self.file(&dir));
         output(command.arg(format!("--instrumentation-file={}", out.display())))?;
         self.driver(base, &dir)?;
-        output(Command::new(dir.join("app")).args(self.subject.train()))?;
+        output(Command::new(dir.join("app")).args(self.subject.train(1)))?;
         Ok(out)
     }
 

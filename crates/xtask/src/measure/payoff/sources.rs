@@ -121,18 +121,25 @@ impl Subject {
         })
     }
 
-    pub(super) fn train(&self) -> Vec<String> {
-        self.arguments(self.train)
+    /// Arguments of training, with so many times as many rounds as usual.
+    pub(super) fn train(&self, times: u32) -> Vec<String> {
+        self.arguments(self.train, times)
     }
 
     pub(super) fn reference(&self) -> Vec<String> {
-        self.arguments(self.reference)
+        self.arguments(self.reference, 1)
     }
 
-    fn arguments(&self, given: &[&str]) -> Vec<String> {
+    /// The first of `given` says how many rounds.
+    fn arguments(&self, given: &[&str], times: u32) -> Vec<String> {
         let script = workspace().join("crates/xtask/src/measure/payoff/work.lua");
         let script = (self.work == Work::Lua).then(|| script.to_string_lossy().into_owned());
-        let given = given.iter().map(|a| (*a).to_owned());
+        let given = given.iter().enumerate().map(|(n, argument)| {
+            let rounds = argument.parse::<u32>().ok().filter(|_| n == 0);
+            rounds.map_or((*argument).to_owned(), |rounds| {
+                (rounds * times).to_string()
+            })
+        });
         script.into_iter().chain(given).collect()
     }
 }
