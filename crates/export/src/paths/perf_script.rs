@@ -130,6 +130,21 @@ mod tests {
     }
 
     #[test]
+    fn a_deep_sample_has_the_outermost_functions() {
+        use super::super::shallow::MOST_DEEP;
+        let path: Vec<u16> = (0..MOST_DEEP as u16 + 5)
+            .map(|n| n.min(1) + n % 2)
+            .collect();
+        let samples = profile(Basis::Stacks, &[(&path, 5)]);
+        let text = String::from_utf8(written(&FORMAT, &samples).expect("perf script"));
+        let text = text.expect("text");
+        let frames: Vec<&str> = text.lines().filter(|l| l.starts_with('\t')).collect();
+        assert_eq!(frames.len(), MOST_DEEP * text.matches("cpu-clock").count());
+        let ends = [frames[0], frames[MOST_DEEP - 1]].map(|f| f.split_whitespace().last());
+        assert_eq!(ends, [Some("([m;2])"), Some("([m;0])")]);
+    }
+
+    #[test]
     fn more_samples_than_anybody_takes_are_refused() {
         let mut samples = profile(Basis::Stacks, &[(&[1], 5)]);
         let weight = trommel_profile::call_tree::Weight {
