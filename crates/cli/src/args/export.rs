@@ -10,14 +10,15 @@ use super::parse;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel export --list                           the formats
-  trommel export --format callgrind               trommel.data for KCachegrind
-  trommel export --format bolt -o app.fdata       the program's branches for llvm-bolt
+  trommel export --list                          the formats
+  trommel export --format callgrind              trommel.data for KCachegrind
+  trommel export --format bolt -o app.fdata      branches, for llvm-bolt
   trommel export --format csv --module libc.so.6 other.data
-  trommel export --format firefox contexts.data   call paths for profiler.firefox.com
+  trommel export --format firefox contexts.data  for profiler.firefox.com
 
-Most formats need branches and calls: trommel record -e edge,call -- PROGRAM. Those of call paths need `-e stack` or
-`-e context`. See `trommel help export`.")]
+Most formats need branches and calls, as `trommel record` counts by default.
+Formats of call paths need a recording with `-e context` or `-e stack`.
+See `trommel help export`.")]
 pub(crate) struct ExportArgs {
     /// A profile, or the directory of a database (`trommel help database`)
     #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
@@ -27,7 +28,7 @@ pub(crate) struct ExportArgs {
     #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
     pub(crate) format: Option<String>,
 
-    /// Write this file, - is standard output; an earlier one becomes FILE.old [default: the program's name and the format's ending]
+    /// Write this file; - is standard output. An earlier file becomes FILE.old [default: the program's name and the format's ending]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 

@@ -12,10 +12,11 @@ use super::parse;
 Examples:
   trommel merge before.data after.data -o sum.data   the sum of two recordings
   trommel merge DIR -o profiles.data                 a database in one file
-  trommel merge --json --since 7d DIR -o week.data   its last week, with a summary for scripts
+  trommel merge --json --since 7d DIR -o week.data   its last week; prints JSON
 
-Counts are added up where module and build id are the same. Exact counts and estimates are not added up, nor recordings
-with different kinds of events. The help goes on with the manual.")]
+Counts are added up where module and build id are the same. Recordings with
+different kinds of events are not added up, nor exact counts with estimates.
+See `trommel help merge`.")]
 pub(crate) struct MergeArgs {
     /// Profiles, and directories of databases
     #[arg(value_name = "FILE", required = true)]

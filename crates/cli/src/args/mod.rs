@@ -44,7 +44,7 @@ Two commands to the first result:
   trommel record -- ./app --its --arguments
   trommel report
 
-A service that already runs, for about 1 % of its time:
+A server that already runs, for about 1 % of its time:
   trommel record --budget 1 -p PID
 
 Everything after `--` belongs to the program.
@@ -145,6 +145,23 @@ mod tests {
         let mut few = Vec::new();
         walk(&Arguments::command(), "trommel", &mut few);
         assert_eq!(few, [""; 0], "commands with fewer than three examples");
+    }
+
+    /// Longer lines would be broken in the midst of a table, as nothing joins them.
+    #[test]
+    fn text_after_the_options_fits_80_columns() {
+        fn walk(command: &clap::Command, wide: &mut Vec<String>) {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let lines = help.lines().filter(|line| line.chars().count() > 80);
+            wide.extend(lines.map(str::to_owned));
+            for inner in command.get_subcommands() {
+                walk(inner, wide);
+            }
+        }
+        let mut wide = Vec::new();
+        walk(&Arguments::command(), &mut wide);
+        assert_eq!(wide, [""; 0], "lines of more than 80 columns");
     }
 
     #[test]

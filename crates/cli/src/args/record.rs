@@ -18,35 +18,35 @@ pub(crate) const SKIP: u32 = 256;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record -- ./app                  count every branch and call, at about 1.5 times the CPU time
-  trommel record -e value -- ./app         loaded values, until the shares of each load are known
-  trommel record -e stack -- ./app         sample call paths, for about 1 % overhead
-  trommel record -e context -- ./app       count instructions by call path; `report --tree` shows them
-  trommel record --budget 1 -- ./app       sample in short bursts, for about 1 % overhead
-  trommel record --budget 5 --bursts -- ./app   count all of it for 20 ms, again and again
-  trommel record -e value --only libz.so.1 -- ./app   only the values that one library loads
+  trommel record -- ./app             every branch and call, at 1.5 times native
+  trommel record -e value -- ./app    loaded values, until their shares settle
+  trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
+  trommel record -e context -- ./app  exact call paths, for `report --tree`
+  trommel record --budget 1 -- ./app  samples in short windows, for 1 % overhead
+  trommel record --budget 5 --bursts -- ./app        exact, for 20 ms at a time
+  trommel record -e value --only libz.so.1 -- ./app  values of one library
 
 Input, output, exit status and terminating signal are the program's own.
-More: `trommel help topics`, such as events, specs, values, memory, query, attach and machine.")]
+`trommel help topics` lists the manual, such as events, specs and values.")]
 #[command(group = clap::ArgGroup::new("unbounded").args(["pid", "all"]))]
 pub(crate) struct RecordArgs {
     /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
-    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. It has
-    /// value too where values are asked for (-c, --converge, --exact-values, --budget, --rate, --window) or go to a
-    /// stream, and is none with --query or --module-lib. Values are profiled until they are known, as --converge says;
-    /// --exact-values counts all of them. The kinds address and latency need --budget, --rate or
-    /// --window. `stack` samples call paths, 997 times a second of CPU time unless --rate says otherwise. The program runs natively
-    /// then. `context` counts calls and instructions of each function by the path of calls that leads there; it goes
-    /// with edge and call. `miss`, `llmiss` and `mispredict` are of simulated caches and a simulated branch predictor, and `sharing` is
-    /// of lines that threads take from each other (`trommel c2c`). See `trommel help events`, `trommel help stacks`,
-    /// `trommel help memory` and `trommel help simulate`.
+    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. With -c, --converge,
+    /// --exact-values, --budget (without --bursts), --rate, --window or --stream it is edge,call,value. With --query or
+    /// --module-lib it is none.
+    /// A load is profiled until the shares of its values settle (--converge); --exact-values counts all executions.
+    /// `address` and `latency` need --budget, --rate or --window. `stack` samples call paths while the program runs
+    /// natively, 997 times a second of CPU time unless --rate says otherwise. `context` counts calls and instructions
+    /// by call path; it goes with edge and call. `miss`, `llmiss` and `mispredict` are of simulated caches and a
+    /// simulated branch predictor. `sharing` finds cache lines that threads take from each other (`trommel c2c`).
+    /// See `trommel help events`, `trommel help stacks`, `trommel help memory` and `trommel help simulate`.
     #[arg(short, long, value_name = "KINDS", value_parser = parse::events)]
     pub(crate) events: Option<Events>,
 
     /// With -e context: times that a function may be on a path, from 1 to 1000
     ///
-    /// A call of a function that is there as often counts for its last occurrence. More tells recursion apart, and takes more memory.
+    /// A deeper recursive call counts for the last occurrence. A greater N shows more of a recursion, and takes more memory.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value_t = 1)]
     pub(crate) context_depth: u32,
 
@@ -64,7 +64,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "WHERE", value_parser = parse::only)]
     pub(crate) only: Vec<Only>,
 
-    /// Ask the relational queries in FILE, a text or assembled
+    /// Ask the relational queries in FILE, as text or assembled
     ///
     /// See `trommel help query`.
     #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
@@ -72,7 +72,7 @@ pub(crate) struct RecordArgs {
 
     /// Words of messages that -c compresses: one to seven fields
     ///
-    /// The compressor of each queue gets them as a tuple. The default are the first two words. See `trommel help query`.
+    /// The compressor of each queue gets them as a tuple. The default is the first two words. See `trommel help query`.
     #[arg(long, value_name = "FIELD[,FIELD]…", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
     pub(crate) tuple: Vec<Word>,
 
@@ -89,8 +89,8 @@ pub(crate) struct RecordArgs {
 
     /// Give the messages of a queue, or intervals of -c, to the service in a library
     ///
-    /// Without QUEUE= it is given each interval of an interval profiler, with its candidates, when that has ended. The service receives
-    /// ARGUMENT unchanged. Can be repeated. See `trommel help query`.
+    /// Without QUEUE= the service gets each interval of an interval profiler when the interval has ended, with its
+    /// candidates. It receives ARGUMENT unchanged. Can be repeated. See `trommel help query`.
     #[arg(long, value_name = "[QUEUE=]LIB[:ARGUMENT]", value_parser = parse::service, help_heading = "Queries")]
     pub(crate) service: Vec<ServiceSpec>,
 
@@ -112,7 +112,7 @@ pub(crate) struct RecordArgs {
 
     /// Spend the budget on bursts of exact counting, which see a thousand times more
     ///
-    /// For edges and calls. All threads of a process are stopped for a moment at the begin and the
+    /// For edges and calls. All threads of a process are stopped for a moment at the start and the
     /// end of each burst. See `trommel help attach`.
     #[arg(long, requires = "budget", conflicts_with_all = ["rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
     pub(crate) bursts: bool,
@@ -124,7 +124,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "HZ", value_parser = parse::rate, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) rate: Option<f64>,
 
-    /// Sample where time goes, with the program native and without call paths
+    /// Sample where time goes, without call paths; the program runs natively
     ///
     /// As -e stack does, 997 times a second of CPU time unless --rate says otherwise. It needs no root for processes of your own.
     /// See `trommel help stacks`.
@@ -133,14 +133,14 @@ pub(crate) struct RecordArgs {
 
     /// Instructions of a window, from 1 to 60000
     ///
-    /// Instead of what suits the budget.
+    /// The default suits the budget.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000), conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) window: Option<u32>,
 
     /// Skip a random number of instructions (< N) before a window
     ///
-    /// This removes skid bias: slow instructions would be seen more often. From 1 (skip none) to
-    /// 256.
+    /// This removes skid bias: without it, slow instructions are seen too often. From 1 (skip none)
+    /// to 256.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = SKIP, help_heading = "Cost")]
     pub(crate) skip: u32,
 
@@ -250,10 +250,10 @@ pub(crate) struct RecordArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel daemon --db p --name redis-server          every redis-server, also those that start later
-  trommel daemon --db p --budget 0.5 --epoch 5m --user   all your processes that can be attached to
-  trommel daemon --db p --name redis-server -q stores.rpa   ask each of them relational queries
-  trommel report --since 2h p                        what the processes did in the last two hours
+  trommel daemon --db p --name redis-server  every redis-server, later ones too
+  trommel daemon --db p --budget 0.5 --epoch 5m --user  all your processes
+  trommel daemon --db p --name redis-server -q stores.rpa  with queries
+  trommel report --since 2h p                the last two hours
 
 Processes run natively but for short windows. Ctrl-C detaches from all of them.
 The database can be read at any time. See `trommel help database`.")]

@@ -21,12 +21,13 @@ pub(crate) enum Opt {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel stat -- ./app                            instructions, branches, loads, stores, calls
-  trommel stat --json -o base.json -- ./app        keep the counts for later
-  trommel stat --baseline base.json --fail-above 1 -- ./app   exit status 3 if there are 1 % more instructions
+  trommel stat -- ./app                      instructions, branches, calls, …
+  trommel stat --json -o base.json -- ./app  keep the counts for later
+  trommel stat --baseline base.json --fail-above 1 -- ./app  exits 3 above +1 %
 
-Counts are exact, without hardware counters, at about 1.5 times the CPU time. Before the counted run, the program runs
-once natively with its output thrown away. Its exit status is that of the program. Counts go to standard error.")]
+Counts are exact, without hardware counters, at about 1.5 times the CPU time.
+Before the counted run, the program runs once natively with its output thrown
+away. The exit status is that of the program. Counts go to standard error.")]
 pub(crate) struct StatArgs {
     /// Count so many runs, and show the median
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -71,9 +72,10 @@ pub(crate) struct StatArgs {
 Examples:
   trommel run -- ./app its arguments          run faster; nothing is recorded
   trommel run --stats stats.json -- ./app     also write what the engine did
-  trommel run --prefetch -- ./app             also prefetch loads that miss at regular distances
+  trommel run --prefetch -- ./app             also prefetch strided loads
 
-Programs that run faster natively are detached, and reattached when their behaviour changes.
+Programs that run faster natively are detached, and reattached when their
+behaviour changes.
 Input, output, exit status and terminating signal are the program's own.")]
 pub(crate) struct RunArgs {
     /// Write what the engine did to FILE as JSON; `-` is standard output

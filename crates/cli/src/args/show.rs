@@ -65,37 +65,37 @@ pub(crate) enum By {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel report                         the hottest functions and loops of trommel.data
+  trommel report                         the hottest functions and loops
   trommel report --by line               the hottest lines of source
-  trommel report --tree contexts.data    call paths, of a recording with -e context
+  trommel report --tree contexts.data    call paths, recorded with -e context
   trommel report --inlined               inlined functions by themselves
   trommel report -e edge --top 100       the 100 hottest branches
-  trommel report --html report.html      one page for a browser, which needs no network
-  trommel report --json other.data       everything, for scripts (`trommel help json`)
-  trommel report --per-interval m4.data  intervals and phases, recorded with an interval profiler")]
+  trommel report --html report.html      one page for a browser
+  trommel report --json other.data       everything, for scripts
+  trommel report --per-interval m4.data  intervals and phases, recorded with -c")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Events of this kind in place of functions: edge, call, value, type, path, …
+    /// Show events of this kind, not functions: edge, call, value, type, path, …
     #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
     pub(crate) event: Option<Kind>,
 
-    /// Unit that instructions are added up by; `event` shows events of each kind
+    /// Add up instructions by this unit; `event` shows events of each kind
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["event", "json"])]
     pub(crate) by: Option<By>,
 
-    /// Call paths, hottest first, from -e context
+    /// Show call paths, hottest first; needs a recording with -e context
     #[arg(long, conflicts_with_all = ["event", "by", "json"])]
     pub(crate) tree: bool,
 
-    /// Functions that were inlined by themselves, and in call paths below those that they are in
+    /// Show inlined functions on their own, and in call paths below their callers
     ///
-    /// Debug information tells which instructions came from them. JSON has them beside the function that they are in.
+    /// Debug information says which instructions are theirs. JSON lists them beside the functions that contain them.
     #[arg(long, conflicts_with_all = ["event", "html", "no_debug_info", "per_interval"])]
     pub(crate) inlined: bool,
 
-    /// Each interval with its candidates, and phases of intervals that are alike
+    /// Show each interval with its candidates, and phases of similar intervals
     ///
     /// Needs a recording with an interval profiler, such as `record -c 'M4[10k,1%]2048'`. See `trommel help specs`.
     #[arg(long, conflicts_with_all = ["by", "tree", "html", "schema"])]
@@ -105,7 +105,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) full_names: bool,
 
-    /// Leave debug information alone: no source lines, no inlined functions, in less time
+    /// Do not read debug information: faster, without source lines and inlined functions
     #[arg(long, conflicts_with = "html")]
     pub(crate) no_debug_info: bool,
 
@@ -138,11 +138,12 @@ pub(crate) struct ReportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel diff before.data after.data                  functions that changed, by instructions
-  trommel diff --markdown before.data after.data       for a comment on a change
-  trommel diff --fail-above 1 before.data after.data   exit status 3 if there are 1 % more instructions
+  trommel diff before.data after.data                 functions that changed
+  trommel diff --markdown before.data after.data      for a comment on a change
+  trommel diff --fail-above 1 before.data after.data  exits 3 above +1 %
 
-Functions are the same where their names are, also in other builds. Of estimates, ? marks what cannot be told.")]
+Functions with the same name are compared, also of different builds.
+In estimates, ? marks a change that may be chance.")]
 pub(crate) struct DiffArgs {
     /// The earlier profile or database
     #[arg(value_name = "BEFORE")]
@@ -191,12 +192,12 @@ impl DiffArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel values                                  the 20 loads and arguments that could save most
-  trommel values --share 99 --json other.data     those that are nearly constant, for scripts
-  trommel values --all --top 0                    every load and argument
+  trommel values                               20 that could save most
+  trommel values --share 99 --json other.data  nearly constant ones, as JSON
+  trommel values --all --top 0                 every load and argument
 
 The order is by cycles that specialising could save: an estimate, not a promise.
-Arguments need windows with both values and calls, as `trommel record --budget 1` takes them.
+Arguments need windows with values and calls: `trommel record --budget 1`.
 See `trommel help values`.")]
 pub(crate) struct ValuesArgs {
     #[command(flatten)]
@@ -225,12 +226,13 @@ pub(crate) struct ValuesArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel annotate main                             a function of the profile trommel.data
-  trommel annotate other.data app:main              a function of one module, of another profile
-  trommel annotate --all --json                     all functions, for scripts (`trommel help json`)
+  trommel annotate main                 a function of trommel.data
+  trommel annotate other.data app:main  a function of a module, another profile
+  trommel annotate --all --json         all functions, for scripts
 
-The last parts of a name are enough (Stack::push). 0x4010-40a0 is a range of addresses as objdump prints them.
-Counts of instructions between recorded events are derived from the events. See `trommel help annotate`.")]
+The last parts of a name are enough (Stack::push). 0x4010-40a0 is a range of
+addresses as objdump prints them. Counts of instructions between recorded
+events are derived from the events. See `trommel help annotate`.")]
 pub(crate) struct AnnotateArgs {
     /// The profile or database (trommel.data if left out), and the function
     ///
@@ -262,11 +264,12 @@ pub(crate) struct AnnotateArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 3 -e latency -- ./app   measure loads, for 3 % overhead
-  trommel latency                                 the 20 loads that lose most cycles
-  trommel latency --json                          all of them, for scripts (`trommel help json`)
+  trommel record --budget 3 -e latency -- ./app  measure, for 3 % overhead
+  trommel latency                                20 loads that lose most cycles
+  trommel latency --json                         all loads, for scripts
 
-Cycles lost are those beyond a hit in the first cache. They are an upper limit of what can be won.
+Cycles lost are those beyond a hit in the first-level cache. They are an upper
+limit of what can be gained.
 See `trommel help memory`.")]
 pub(crate) struct MemoryArgs {
     #[command(flatten)]
@@ -296,12 +299,13 @@ impl MemoryArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 3 -e address -- ./app   collect addresses, for 3 % overhead
-  trommel replay                                  the 20 most frequent conflicts
-  trommel replay --share 50 --json                conflicts of most executions, for scripts
+  trommel record --budget 3 -e address -- ./app  collect, for 3 % overhead
+  trommel replay                                 the 20 most frequent conflicts
+  trommel replay --share 50 --json               in half of a load's executions
 
-A store is in a load's way in three cases. It writes a part of the load's bytes (size). Its address is known
-late (order). Its bytes are 4 KiB, or a multiple of that, away (synonym). See `trommel help memory`.")]
+A store delays a load in three cases. It writes a part of the load's bytes
+(size). Its address is known late (order). Its bytes are 4 KiB, or a multiple of
+that, away (synonym). See `trommel help memory`.")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) common: MemoryArgs,
@@ -315,12 +319,13 @@ pub(crate) struct ReplayArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record -e sharing -- ./app              record all accesses of all threads
-  trommel c2c                                     the 20 lines that may have been handed over most
-  trommel c2c --false-only --least 1000 --json     false sharing alone, for scripts
+  trommel record -e sharing -- ./app            all accesses of all threads
+  trommel c2c                                   the 20 lines handed over most
+  trommel c2c --false-only --least 1000 --json  false sharing alone, for scripts
 
-A line is handed over when a thread needs it that another one has, and either has written it. Sharing is false
-when no byte that one thread writes is touched by another. See `trommel help simulate`.")]
+A line is handed over when a thread needs a line that another thread has, and
+either has written it. Sharing is false when no byte that one thread writes is
+touched by another. Counts are upper limits. See `trommel help simulate`.")]
 pub(crate) struct C2cArgs {
     #[command(flatten)]
     pub(crate) common: MemoryArgs,

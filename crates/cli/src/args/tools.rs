@@ -131,12 +131,12 @@ pub(crate) struct CompressArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel query check stores.rpa          report errors, with their place and a remedy
+  trommel query check stores.rpa          report errors, and remedies
   trommel query asm -o stores.bin stores.rpa
   trommel record -q stores.rpa -- ./app
   trommel query load edges.rpa -p 1234    into a session that runs
 
-A query that sends every store of a value other than 0, of instructions with profile tag 1:
+A query that sends stores of values other than 0, by code with profile tag 1:
   tag 1 symbol \"store_reference\";
   for opSTORE 1 always collect op1 op2 op3;
       if op1 <> 0 then send 3 stop else stop;
@@ -158,7 +158,7 @@ pub(crate) enum QueryCommand {
 Examples:
   trommel query check stores.rpa             one file
   trommel query check stores.rpa edges.rpa   several
-  trommel query check near.rpa               a query on pairs: `every 1k pair 16`
+  trommel query check near.rpa               a query on pairs
   trommel query check --json *.rpa           for scripts (`trommel help json`)
 
 The exit status is 1 when a file has an error.")]
@@ -174,7 +174,7 @@ The exit status is 1 when a file has an error.")]
     #[command(after_help = "\
 Examples:
   trommel query asm stores.rpa                 print registers and instructions
-  trommel query asm -o stores.bin stores.rpa   write them for `query disasm` and `record -q`
+  trommel query asm -o stores.bin stores.rpa   write them, for `record -q`
   trommel query asm edges.rpa                  another query")]
     Asm {
         /// The queries
@@ -201,7 +201,7 @@ Examples:
 Examples:
   trommel query fmt stores.rpa
   trommel query fmt --write *.rpa
-  trommel query fmt --check *.rpa         exit status 1 when a file is not in normal form")]
+  trommel query fmt --check *.rpa         exits 1 if a file is not normal")]
     Fmt {
         /// The queries
         #[arg(required = true, value_name = "FILE")]
@@ -265,13 +265,14 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel model -q misses.rpa -- ./app              the first million instructions, on the machine of the paper
+  trommel model -q misses.rpa -- ./app          the first million instructions
   trommel model -q misses.rpa --every 10 --instructions 80k -- ./server
-                                                    two stretches of 40 000, each after 10 ms of CPU time
-  trommel model --show-machine > small.machine      a machine to edit, for --machine small.machine
+      two stretches of 40 000 instructions, each after 10 ms of CPU time
+  trommel model --show-machine > small.machine  to edit, for --machine
 
-The program runs to its end. It is single-stepped where it is recorded: 100 000 instructions take some seconds.
-Events, facts of the pipeline and `every auto` are the model's. See `trommel help query` and `trommel help lab`.")]
+The program runs to its end. The modelled instructions are single-stepped:
+100 000 take some seconds. Events, facts of the pipeline and `every auto` are
+the model's. See `trommel help query` and `trommel help lab`.")]
 pub(crate) struct ModelArgs {
     /// The relational queries in FILE, a text or assembled
     #[arg(
@@ -325,12 +326,13 @@ pub(crate) struct ModelArgs {
 Examples:
   trommel lab list                       print the experiments
   trommel lab stratified-8 multihash-12  run two of them
-  trommel lab multihash-9 --html         run one, with a page of its figures: trommel-lab/index.html
-  trommel lab all --out figures          run all, with one page of everything: figures/index.html
-  trommel lab stratified-8 --program './app 100'   one of them, of a program of yours
+  trommel lab multihash-9 --html         also write trommel-lab/index.html
+  trommel lab all --out figures          run all, and write figures/index.html
+  trommel lab stratified-8 --program './app 100'  one, of your program
 
-Programs are recorded when they are first needed, into $XDG_CACHE_HOME/trommel/lab or ~/.cache/trommel/lab.
-That takes about 280 MB, and can be deleted. Programs that are not installed are left out and named.
+Programs are recorded when they are first needed, into
+$XDG_CACHE_HOME/trommel/lab or ~/.cache/trommel/lab. That takes about 280 MB,
+and can be deleted. Programs that are not installed are left out and named.
 See `trommel help lab`.")]
 pub(crate) struct LabArgs {
     /// Experiments, `all`, or `list`
@@ -361,7 +363,7 @@ pub(crate) struct LabArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel doctor                         what works here, and fixes for what does not
+  trommel doctor                         what works here, and fixes
   trommel doctor --limits                what Trommel does not support anywhere
   trommel doctor --json                  for scripts (`trommel help json`)
 

@@ -13,14 +13,15 @@ use super::parse::Events;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel top -p PID                        a running process, for about 1 % of its time
+  trommel top -p PID                        a running process, at 1 % overhead
   trommel top --budget 3 -- ./app           start a program and watch it
-  trommel top --once -p PID                 one screen as text, without a terminal
-  trommel top -c 'M4[10k,1%]2048' -- ./app  what is frequent in the last interval that has ended
-  trommel top --json --count 3 -- ./app     three lines of JSON, for scripts (`trommel help json`)
+  trommel top --once -p PID                 one screen, without a terminal
+  trommel top -c 'M4[10k,1%]2048' -- ./app  frequent in the last interval
+  trommel top --json --count 3 -- ./app     three lines of JSON
 
 Keys: q quits, arrows move, s sorts, h shows all others.
-A program that `top` has started ends with it. A process that it attached to goes on. See `trommel help top`.")]
+A program that `top` has started ends with it. A process that it attached to
+goes on. See `trommel help top`.")]
 #[command(group = clap::ArgGroup::new("watched").args(["pid", "all"]))]
 pub(crate) struct TopArgs {
     /// Attach to the running process PID, and detach at the end
