@@ -1,4 +1,4 @@
-/* A service that tabulates which branch or call was the hottest of each interval, and says when that changes.
+/* A service that finds each interval's hottest branch or call. It says when that changes.
  *
  *   cc -O2 -shared -fPIC -I include -o hot.so examples/service/hot.c
  *   trommel record -e edge,call -c 'M4[10k,1%]2048' --service ./hot.so -- ./app

@@ -90,7 +90,7 @@ fn topic(name: &str, more: Option<&str>) -> Result<ExitCode> {
             topics.map(|topic| line(&topic)).collect()
         };
         return show(&format!(
-            "`trommel help TOPIC` shows one of these:\n{}\n`trommel help FILE > FILE` writes a file that they name:\n{}",
+            "`trommel help TOPIC` shows one of these:\n{}\n`trommel help FILE > FILE` writes a file that these topics name:\n{}",
             lines(false),
             lines(true)
         ));

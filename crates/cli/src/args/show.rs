@@ -325,7 +325,7 @@ Examples:
 
 A line is handed over when a thread needs a line that another thread has, and
 either has written it. Sharing is false when no byte that one thread writes is
-touched by another. Counts are upper limits. See `trommel help simulate`.")]
+touched by another. See `trommel help simulate`.")]
 pub(crate) struct C2cArgs {
     #[command(flatten)]
     pub(crate) common: MemoryArgs,

@@ -144,8 +144,11 @@ impl Page<'_> {
             let document = to.split('#').next().unwrap_or_default();
             let topic = document.strip_suffix(".md").unwrap_or_default();
             if self.topics.contains(&topic) {
+                let alone = before.ends_with('(') && after.starts_with(')');
                 match words == document {
                     true => out.push_str(&format!("`trommel help {topic}`")),
+                    // Parentheses in parentheses are hard to read.
+                    false if alone => out.push_str(&format!("{words}: `trommel help {topic}`")),
                     false => out.push_str(&format!("{words} (`trommel help {topic}`)")),
                 }
             } else if to.starts_with("http") && to != words {
@@ -242,6 +245,7 @@ mod tests {
         for (text, wanted) in [
             ("[b.md](b.md#x)", "`trommel help b`"),
             ("[the *b*](b.md), so", "the *b* (`trommel help b`), so"),
+            ("so ([why](b.md#x)).", "so (why: `trommel help b`)."),
             ("[design](design/x.md)", "design"),
             ("[x](https://x.y) [z](z.md)", "x (https://x.y) z"),
             (
