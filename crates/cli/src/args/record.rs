@@ -32,7 +32,7 @@ Input, output, exit status and terminating signal are the program's own.
 pub(crate) struct RecordArgs {
     /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
-    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. With -c, --converge,
+    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. With -c other than exact, --converge,
     /// --exact-values, --budget (without --bursts), --rate, --window or --stream it is edge,call,value. With --query or
     /// --module-lib it is none.
     /// A load is profiled until the shares of its values settle (--converge); --exact-values counts all executions.
@@ -103,9 +103,9 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "compress", value_name = "SPEC", help_heading = "Cost")]
     pub(crate) compressor: Option<String>,
 
-    /// Sample in short bursts, at most PCT percent overhead
+    /// Sample in short windows, at most PCT percent overhead
     ///
-    /// The program runs natively between the bursts. Counts are estimates with limits. See `trommel
+    /// The program runs natively between the windows. Counts are estimates with limits. See `trommel
     /// help values`.
     #[arg(long, value_name = "PCT", value_parser = parse::budget, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) budget: Option<f64>,
