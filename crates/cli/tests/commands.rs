@@ -191,6 +191,8 @@ fn the_report_shows_each_kind_hottest_first() {
         only.contains("and 2 more") && !only.contains("Loaded values"),
         "{only}"
     );
+    // The other kinds are in the profile, so functions are known.
+    assert!(!only.contains("not known without"), "{only}");
 }
 
 #[test]

@@ -85,6 +85,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
             rows: &rows,
             top,
             chosen: args.top.is_some(),
+            one_kind: args.event.is_some(),
             style: table::Style::of(&std::io::stdout()),
         };
         intervals::write(&mut output::stdout(), &mut view, args, &shown)?;
@@ -107,6 +108,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         rows: &rows,
         top,
         chosen: args.top.is_some(),
+        one_kind: args.event.is_some(),
         style: table::Style::of(&std::io::stdout()),
     };
     let mut out = output::stdout();
@@ -178,6 +180,8 @@ pub(crate) struct Shown<'a> {
     top: usize,
     /// The user chose how many.
     chosen: bool,
+    /// The user chose a kind of events.
+    one_kind: bool,
     style: table::Style,
 }
 

@@ -257,6 +257,7 @@ impl<'a> Shown<'a> {
             rows: &[],
             top: rows,
             chosen: true,
+            one_kind: false,
             style,
         }
     }

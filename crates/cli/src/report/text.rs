@@ -102,8 +102,8 @@ pub(super) fn write_events(
             contexts::functions(out, view, &paths, shown)?;
             writeln!(out, "\n# more        trommel report --tree, --html FILE")?;
         }
-        (None, None) => functions::missing(out, view)?,
-        (Some(_), _) => {}
+        (None, None) if !shown.one_kind => functions::missing(out, view)?,
+        _ => {}
     }
     processes_of(out, shown)?;
     for kind in view.profile.kinds.keys().copied() {
