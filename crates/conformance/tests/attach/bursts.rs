@@ -117,6 +117,18 @@ pub(super) fn family_in_bursts() -> Result<(), String> {
     }
 }
 
+/// A thread that waits in a vfork cannot be stopped. It goes on once the vfork is over, whether a burst was to begin or to end in it.
+pub(super) fn vforks() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "vforks", "")?;
+    let (said, report) = in_bursts(&scratch, "50", &[&program.to_string_lossy(), "4"])?;
+    let taken = report["windows"]["taken"].as_u64();
+    match said.status.code() == Some(0) && said.stdout == b"done\n" && taken > Some(0) {
+        true => Ok(()),
+        false => Err(format!("{said:?} {taken:?}")),
+    }
+}
+
 /// Records a program in bursts. Returns what it said, and the report.
 fn in_bursts(
     scratch: &Scratch,

@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
 
-use bursts::{burst_counts, family_in_bursts, other_kinds, paced};
+use bursts::{burst_counts, family_in_bursts, other_kinds, paced, vforks};
 use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
@@ -97,6 +97,9 @@ fn main() {
         "processes of a started program in bursts",
         || Ok(family_in_bursts()?),
     ));
+    trials.push(Trial::test("bursts of a program in vforks", || {
+        Ok(vforks()?)
+    }));
     trials.push(Trial::test("bursts of other kinds", || Ok(other_kinds()?)));
     trials.push(Trial::test("the command killed at any moment", || {
         Ok(killed(&SHORT)?)

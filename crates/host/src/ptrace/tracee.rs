@@ -10,6 +10,9 @@
 //! of its own instruction gets it first, and stops then: that signal belongs to the place. New threads are searched until there are none:
 //! stopped threads make none.
 //!
+//! A thread that does not stop in time, as the kernel is busy with it or no processor is free, stays seized and stops later. Whoever goes on
+//! without it releases it then ([`Tracees::release_late`]), or it would stand still for ever.
+//!
 //! *Remote calls* use a `syscall` instruction that is there already, in the vDSO or any other
 //! code: nothing of the process's memory is written. The thread is redirected there, stops at the entry of
 //! the call, is asked to stop again, and does so when the call is done. Both stops send no signal.
@@ -38,7 +41,7 @@ use nix::unistd::Pid;
 pub use interrupted::make_again;
 pub use loan::Loan;
 pub use stops::reaped;
-use stops::{Event, interrupt, wait, wait_for_stop};
+use stops::{Event, add_late, interrupt, stopped_late, take_late, wait, wait_for_stop};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
@@ -91,24 +94,23 @@ impl Tracees {
         &self.stopped
     }
 
-    /// Stops all threads that are not stopped yet. On failure none is that was not before.
+    /// Stops all threads that are not stopped yet. On failure none is that was not before, but for those that are late.
     pub fn stop_all(&mut self, patience: Duration) -> Result<(), StopFailure> {
         let limit = Instant::now() + patience;
         let before = self.stopped.len();
         loop {
-            let new = self.seize_new()?;
-            if new.is_empty() {
+            let mut new = self.seize_new()?.into_iter();
+            if new.len() == 0 {
                 break;
             }
-            new.iter().copied().for_each(interrupt);
-            for tid in new {
+            while let Some(tid) = new.next() {
                 match wait_for_stop(tid, limit) {
                     Some(true) => self.stopped.push(tid),
                     Some(false) => {}
                     None => {
                         let extra = self.stopped.split_off(before);
                         extra.into_iter().for_each(|tid| self.let_run(tid));
-                        // Not stopped, so it cannot be released; that happens when this process ends.
+                        add_late(std::iter::once(tid).chain(new));
                         return Err(StopFailure::Busy(tid));
                     }
                 }
@@ -130,26 +132,38 @@ impl Tracees {
         }
     }
 
+    /// Seizes threads that are not stopped, and asks them to stop.
     fn seize_new(&self) -> Result<Vec<Pid>, StopFailure> {
         let mut new = Vec::new();
         for tid in threads(self.pid)? {
             if self.stopped.contains(&tid) {
                 continue;
             }
+            if take_late(tid) {
+                new.push(tid);
+                continue;
+            }
             match self.seize(tid) {
-                Ok(true) => new.push(tid),
+                Ok(true) => {
+                    interrupt(tid);
+                    new.push(tid);
+                }
                 Ok(false) => {}
                 Err(failure) => {
-                    new.into_iter().for_each(|tid| {
-                        interrupt(tid);
-                        wait_for_stop(tid, Instant::now() + Duration::from_secs(1));
-                        self.let_run(tid);
-                    });
+                    add_late(new);
+                    self.release_late();
                     return Err(failure);
                 }
             }
         }
         Ok(new)
+    }
+
+    /// Releases threads that have stopped too late. Returns true while there are some that have not stopped yet: this thread has to ask again soon.
+    pub fn release_late(&self) -> bool {
+        let (stopped, others) = stopped_late();
+        stopped.into_iter().for_each(|tid| self.let_run(tid));
+        others
     }
 
     /// Lets a thread run on.

@@ -255,6 +255,22 @@ fn readable(fds: &[BorrowedFd<'_>], patience: Duration) -> Vec<usize> {
     (0..fds.len()).filter(|&n| ready(&polled[n])).collect()
 }
 
+/// The same, while threads that stop too late are released.
+fn readable_beside(pid: Pid, fds: &[BorrowedFd<'_>], patience: Duration) -> Vec<usize> {
+    /// A thread that has stopped may stand still for so long.
+    const SHORT: Duration = Duration::from_millis(1);
+    let tracees = Tracees::new(pid);
+    let limit = Instant::now() + patience;
+    loop {
+        let late = tracees.release_late();
+        let left = limit.saturating_duration_since(Instant::now());
+        let ready = readable(fds, if late { left.min(SHORT) } else { left });
+        if !late || !ready.is_empty() || left.is_zero() {
+            return ready;
+        }
+    }
+}
+
 /// The keeper's life.
 fn keep(socket: &OwnedFd, pid: Pid, bursts: Option<Length>) {
     let tell = |bytes: &[u8]| {
@@ -298,7 +314,7 @@ fn keep(socket: &OwnedFd, pid: Pid, bursts: Option<Length>) {
         tell(&bursts.finish(&fds));
     }
     loop {
-        let ready = readable(&fds, LONG);
+        let ready = readable_beside(pid, &fds, LONG);
         if ready.contains(&1) {
             return say("E".into());
         }
@@ -365,7 +381,7 @@ impl Bursts {
     fn burst(&mut self, fds: &[BorrowedFd<'_>]) -> Vec<u8> {
         if let Length::Random(mean) = self.length {
             let pause = self.draw(mean);
-            readable(fds, pause);
+            readable_beside(self.pid, fds, pause);
         }
         self.began = cpu_of(self.pid).unwrap_or(self.began);
         match wake(&self.remains, self.pid, self.code.as_ref()) {
@@ -389,7 +405,7 @@ impl Bursts {
         let length = match self.length {
             Length::Random(mean) => {
                 let time = self.draw(mean);
-                readable(fds, time);
+                readable_beside(self.pid, fds, time);
                 return;
             }
             Length::Cpu(length) => length,
@@ -399,7 +415,7 @@ impl Bursts {
             && let left = length.saturating_sub(cpu.saturating_sub(self.began))
             && !left.is_zero()
             && Instant::now() < limit
-            && readable(fds, left.max(SHORT)).is_empty()
+            && readable_beside(self.pid, fds, left.max(SHORT)).is_empty()
         {}
     }
 
@@ -414,7 +430,7 @@ impl Bursts {
         let mut done = rest(&self.remains, &mut tracees);
         // A thread is busy in the kernel, or another program traces one. It goes on under control meanwhile.
         while let Err(AttachFailure::Stop(StopFailure::Busy(_) | StopFailure::Refused(..))) = &done
-            && readable(fds, pause).is_empty()
+            && readable_beside(self.pid, fds, pause).is_empty()
         {
             pause = (pause * 2).min(LONG);
             done = rest(&self.remains, &mut tracees);

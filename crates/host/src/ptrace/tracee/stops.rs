@@ -34,6 +34,40 @@ pub fn reaped() -> Option<(Pid, Ended)> {
     REAPED.with_borrow_mut(Vec::pop)
 }
 
+thread_local! {
+    /// Threads that we trace and have asked to stop, and that had not stopped when we went on to other things.
+    static LATE: RefCell<Vec<Pid>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes note of threads that have not stopped in time. They stop later, and are ours until they are released.
+pub(super) fn add_late(tids: impl IntoIterator<Item = Pid>) {
+    LATE.with_borrow_mut(|late| late.extend(tids));
+}
+
+/// Returns whether a thread is among them. It is not any more then.
+pub(super) fn take_late(tid: Pid) -> bool {
+    LATE.with_borrow_mut(|late| {
+        let at = late.iter().position(|t| *t == tid);
+        at.map(|n| late.swap_remove(n)).is_some()
+    })
+}
+
+/// Those of them that have stopped by now: they are not among them any more. With whether there are others.
+pub(super) fn stopped_late() -> (Vec<Pid>, bool) {
+    let mut stopped = Vec::new();
+    LATE.with_borrow_mut(|late| {
+        late.retain(|&tid| match wait_for_stop(tid, Instant::now()) {
+            Some(true) => {
+                stopped.push(tid);
+                false
+            }
+            Some(false) => false,
+            None => true,
+        });
+        (stopped, !late.is_empty())
+    })
+}
+
 pub(super) fn wait(tid: Pid, flags: i32) -> Event {
     const CALL: i32 = libc::SIGTRAP | 0x80;
     const EVENT_STOP: i32 = 128;
