@@ -264,6 +264,15 @@ fn without_following_there_is_one_process() {
 }
 
 #[test]
+fn restrictions_that_the_kernel_refuses_detach_nothing() {
+    let place = Place::new();
+    let refused = built("restrictions_refused@-O2");
+    let (output, report) = place.record(&["-e", "none"], &[&refused.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(report["run"]["let_go"], Value::Array(vec![]));
+}
+
+#[test]
 fn processes_for_which_there_is_no_room_are_told() {
     let place = Place::new();
     let many = built("processes_many@-O2");

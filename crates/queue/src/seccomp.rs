@@ -280,6 +280,25 @@ pub fn allows(filter: &[Instruction], call: &Call) -> bool {
     true
 }
 
+/// Returns true if the kernel refuses a filter for its form: it does not end with a `ret`, or jumps past its end. Not all that is
+/// malformed is found.
+pub fn is_malformed(filter: &[Instruction]) -> bool {
+    const CLASS: u16 = 7;
+    const JUMP: u16 = 5;
+    const RET: u16 = 6;
+    let leaves = |(at, instruction): (usize, &Instruction)| {
+        let left = filter.len() - 1 - at;
+        let farthest = match instruction.code {
+            JUMP => instruction.k as usize,
+            code if code & CLASS == JUMP => usize::from(instruction.jt.max(instruction.jf)),
+            _ => return false,
+        };
+        farthest >= left
+    };
+    let ends = |last: &Instruction| last.code & CLASS == RET;
+    !filter.last().is_some_and(ends) || filter.iter().enumerate().any(leaves)
+}
+
 /// Returns whether a filter looks at the address that a call is made from, or has it reported to a handler (SIGSYS). In the code
 /// cache that is another one.
 fn looks_at_address(filter: &[Instruction]) -> bool {
@@ -320,6 +339,20 @@ mod tests {
 
     fn ret(k: u32) -> Instruction {
         i(6, 0, 0, k)
+    }
+
+    #[test]
+    fn malformed_is_what_leaves_the_filter() {
+        let jump = |jt, jf| i(0x15, jt, jf, 0);
+        assert!(is_malformed(&[]) && is_malformed(&[i(0x20, 0, 0, 0)]));
+        assert!(is_malformed(&[ret(ALLOW), i(0x20, 0, 0, 0)]));
+        for (jt, jf, expected) in [(0, 0, false), (1, 0, false), (2, 0, true), (0, 2, true)] {
+            let filter = [jump(jt, jf), ret(ALLOW), ret(ERRNO)];
+            assert_eq!(is_malformed(&filter), expected, "{jt} {jf}");
+        }
+        assert!(!is_malformed(&[i(5, 0, 0, 1), ret(ALLOW), ret(ALLOW)]));
+        assert!(is_malformed(&[i(5, 0, 0, 2), ret(ALLOW), ret(ALLOW)]));
+        assert!(is_malformed(&[i(5, 0, 0, u32::MAX), ret(ALLOW)]));
     }
 
     /// A filter as of libseccomp: the architecture, and then a list of numbers that are allowed.

@@ -9,7 +9,12 @@
 //!
 //! The heap is the lock's, so a copy of a filter is made and given back with it.
 //!
-//! The kernel checks the call's arguments. A call that it would refuse detaches only where its filter would.
+//! # Calls that the kernel refuses
+//! They change nothing, so they do not detach.
+//! * What a thread can take back is tried out ([`is_refused`]): the thread makes the call and undoes it at once, with all signals blocked.
+//! * A filter cannot be taken back. Refused for certain are filters that are malformed, and those of a thread that may set none.
+
+#![allow(unsafe_code)] // reason: makes calls of the app's, and undoes them.
 
 use trommel_queue::Detached;
 use trommel_queue::seccomp::{self, Instruction, MAX_INSTRUCTIONS};
@@ -17,7 +22,11 @@ use trommel_queue::seccomp::{self, Instruction, MAX_INSTRUCTIONS};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use linux_raw_sys::general as nr;
+
+use crate::base::signals;
 use crate::base::sys;
+use crate::crossing::arch;
 use crate::engine::state::Thread;
 
 /// Bytes of an instruction.
@@ -32,7 +41,13 @@ pub fn by_prctl(thread: &Thread, a: &[u64; 6]) -> Option<Detached> {
         PR_SET_SECCOMP if a[1] == STRICT => Some(Detached::Seccomp),
         PR_SET_SECCOMP => by_filter(thread, a[2]),
         // Off is 0.
-        PR_SET_SYSCALL_USER_DISPATCH if a[1] != 0 => Some(Detached::Dispatch),
+        PR_SET_SYSCALL_USER_DISPATCH if a[1] != 0 => {
+            // A byte that lets all calls through, so that the second one is made.
+            let allow = 0_u8;
+            let tried = [a[0], a[1], a[2], a[3], &raw const allow as u64];
+            let refused = is_beyond(a[4]) || is_refused(nr::__NR_prctl, &tried, &[a[0]]);
+            (!refused).then_some(Detached::Dispatch)
+        }
         _ => None,
     }
 }
@@ -41,11 +56,49 @@ pub fn by_prctl(thread: &Thread, a: &[u64; 6]) -> Option<Detached> {
 pub fn by_seccomp(thread: &Thread, a: &[u64; 6]) -> Option<Detached> {
     const SET_MODE_STRICT: u64 = 0;
     const SET_MODE_FILTER: u64 = 1;
-    match a[0] as u32 as u64 {
-        SET_MODE_STRICT => Some(Detached::Seccomp),
+    match u64::from(a[0] as u32) {
+        // It takes neither flags nor a program.
+        SET_MODE_STRICT => (a[1] as u32 == 0 && a[2] == 0).then_some(Detached::Seccomp),
         SET_MODE_FILTER => by_filter(thread, a[2]),
         _ => None,
     }
+}
+
+/// The same of `arch_prctl`.
+pub fn by_arch(thread: &Thread, a: &[u64; 6]) -> Option<Detached> {
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+    const ARCH_SHSTK_DISABLE: u64 = 0x5002;
+    const SHSTK: u64 = 1;
+    let (why, undo) = match (a[0], a[1]) {
+        (ARCH_SET_GS, base) if is_beyond(base) => return None,
+        (ARCH_SET_GS, _) => (Detached::GsBase, [ARCH_SET_GS, thread.area()]),
+        // Returns in the cache are jumps, which a shadow stack would not follow. Other features need it.
+        (ARCH_SHSTK_ENABLE, SHSTK) => (Detached::ShadowStack, [ARCH_SHSTK_DISABLE, SHSTK]),
+        _ => return None,
+    };
+    (!is_refused(nr::__NR_arch_prctl, &a[..2], &undo)).then_some(why)
+}
+
+/// Returns whether no program may have memory at an address.
+fn is_beyond(at: u64) -> bool {
+    at as i64 <= -1
+}
+
+/// Returns whether the kernel refuses a call. `undo`: arguments with which the same call takes it back.
+fn is_refused(number: u32, args: &[u64], undo: &[u64]) -> bool {
+    let numbered = |args: &[u64]| {
+        let mut call: arch::Numbered = [0; 7];
+        call[0] = u64::from(number);
+        call[1..=args.len()].copy_from_slice(args);
+        call
+    };
+    let (call, undo) = (numbered(args), numbered(undo));
+    let mask = signals::block_all();
+    // SAFETY: what it does is of this thread, and taken back.
+    let result = unsafe { arch::attempt(&raw const call, &raw const undo) };
+    signals::set_mask(mask);
+    result != 0
 }
 
 /// The same of a filter: a `struct sock_fprog` of the app's.
@@ -69,9 +122,30 @@ fn by_filter(thread: &Thread, program: u64) -> Option<Detached> {
     // Without the lock: the program's memory may take its time.
     let is_read = sys::copy_checked(at, &mut bytes);
     filter.extend(bytes.as_chunks::<BYTES>().0.iter().map(Instruction::of));
-    let refused = is_read && seccomp::refused(&filter).is_some();
+    let refused = is_read && !seccomp::is_malformed(&filter) && seccomp::refused(&filter).is_some();
     let heap = runtime.lock();
     drop((bytes, filter));
     drop(heap);
-    refused.then_some(Detached::Seccomp)
+    (refused && may_set_filters()).then_some(Detached::Seccomp)
+}
+
+/// Returns whether the kernel lets this thread set a filter: it can gain no privileges, or has this one. True where that cannot be read.
+fn may_set_filters() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    let Ok(file) = sys::open(c"/proc/thread-self/status") else {
+        return true;
+    };
+    let mut text = [0; 4096];
+    let len = sys::read(file, &mut text).unwrap_or(0);
+    sys::close(file);
+    let value = |name: &[u8]| {
+        let mut lines = text[..len].split(|&byte| byte == b'\n');
+        lines
+            .find_map(|line| line.strip_prefix(name))
+            .map(<[u8]>::trim_ascii)
+    };
+    let capabilities = value(b"CapEff:").and_then(|digits| core::str::from_utf8(digits).ok());
+    let capabilities = capabilities.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let is_able = capabilities.is_none_or(|set| set >> CAP_SYS_ADMIN & 1 != 0);
+    is_able || value(b"NoNewPrivs:") != Some(b"0")
 }

@@ -278,13 +278,11 @@ fn end(thread: &mut Thread, context: &mut Context, number: u32, status: u64) -> 
 }
 
 fn arch_prctl(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> Handled {
-    const ARCH_SET_GS: u64 = 0x1001;
     const ARCH_GET_GS: u64 = 0x1004;
-    const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+    if let Some(why) = restricts::by_arch(thread, a) {
+        return Handled::Detached(why);
+    }
     match a[0] {
-        ARCH_SET_GS => Handled::Detached(Detached::GsBase),
-        // Returns in the cache are jumps, which a shadow stack would not follow.
-        ARCH_SHSTK_ENABLE => Handled::Detached(Detached::ShadowStack),
         // A thread under control has none of its own.
         ARCH_GET_GS if sys::write_checked(&[0; 8], a[1]) => Handled::Made(0),
         ARCH_GET_GS => Handled::Made(EFAULT),

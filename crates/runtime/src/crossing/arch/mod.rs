@@ -128,6 +128,7 @@ macro_rules! save_vectors {
     };
 }
 
+mod attempt;
 mod bases;
 mod calls;
 mod leaving;
@@ -137,6 +138,7 @@ mod shields;
 mod stamps;
 pub mod upcalls;
 
+pub use attempt::{Numbered, attempt};
 pub use bases::{fs_base, gs_base, set_gs_base, use_instructions};
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
 pub use leaving::{has_tiles, leave};
