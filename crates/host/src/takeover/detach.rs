@@ -393,22 +393,32 @@ impl Remains {
     }
 
     /// Returns where the app goes on, if the thread is in a system call made from the cache, or just after
-    /// one. The cache says so itself: `mov rcx, NEXT` follows the call.
+    /// one. The cache says so itself: `mov rcx, NEXT` follows the call. Where paths are counted, a store to the thread's area is between
+    /// them.
     fn after_call(&self, tracees: &Tracees, regs: &Regs) -> io::Result<Option<u64>> {
+        const STORE: [u8; 4] = [0x65, 0xc7, 0x04, 0x25];
+        const STORE_BYTES: u64 = 12;
         if (regs.orig_rax as i64) < 0 {
             return Ok(None);
         }
         let mut code = [0; 12];
         tracees.read(regs.rip - SYSCALL_BYTES, &mut code)?;
+        let [0x0f, 0x05, rest @ ..] = code else {
+            return Ok(None);
+        };
+        let mut code = rest;
+        if code.starts_with(&STORE) {
+            tracees.read(regs.rip + STORE_BYTES, &mut code)?;
+        }
         let small = |at: usize| {
             code[at..]
                 .first_chunk()
                 .map_or(0, |b| u32::from_le_bytes(*b))
         };
         Ok(match code {
-            [0x0f, 0x05, 0xb9, ..] => Some(u64::from(small(3))),
-            [0x0f, 0x05, 0x48, 0xb9, ..] => code[4..].first_chunk().map(|b| u64::from_le_bytes(*b)),
-            [0x0f, 0x05, 0x48, 0xc7, 0xc1, ..] => Some(small(5) as i32 as u64),
+            [0xb9, ..] => Some(u64::from(small(1))),
+            [0x48, 0xb9, ..] => code[2..].first_chunk().map(|b| u64::from_le_bytes(*b)),
+            [0x48, 0xc7, 0xc1, ..] => Some(small(3) as i32 as u64),
             _ => None,
         })
     }
