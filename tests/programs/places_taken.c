@@ -1,15 +1,20 @@
-// build: -O2 | -O2 -no-pie
+// build: -O2 -pthread | -O2 -no-pie -pthread
 // run: replace
 // run: move
 // run: unmap
 // run: exchange
+// run: replace threads
+// run: replace child
 // Memory at addresses of the program's choice, where trommel may have its own. Nobody else has anything there.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/wait.h>
 #include <unistd.h>
 enum { PAGE = 4096, PAGES = 16, BYTES = PAGE * PAGES };
 // Of the low ones something is in use from the start on.
@@ -25,8 +30,16 @@ static void use(char *p) {
   int same = 0; for (int n = 0; n < BYTES; n++) same += p[n] == 7;
   printf("%d of %d\n", same, BYTES);
 }
+// Threads that wait in the kernel, sleep with a timeout, and compute, all the time.
+static int ends[2]; static volatile int over; static volatile long sums[2];
+static void *waits(void *x) { char byte = 0; long n = read(ends[0], &byte, 1); return (void *)(n * 100 + byte); }
+static void *naps(void *x) { long n = 0; while (!over) n += usleep(500); return (void *)n; }
+static void *computes(void *x) { volatile long *sum = x; while (!over) for (int n = 0; n < 1000; n++) ++*sum; return (void *)(*sum % 1000); }
 int main(int c, char **v) {
   printf("%ld\n", work());
+  int threads = c > 2 && v[2][0] == 't'; pthread_t t[4];
+  if (threads) { void *(*all[])(void *) = {waits, naps, computes, computes}; pipe(ends); for (int n = 0; n < 4; n++) pthread_create(t + n, 0, all[n], (void *)(sums + n % 2)); work(); }
+  if (c > 2 && v[2][0] == 'c') { fflush(stdout); int s, p = fork(); if (p) { waitpid(p, &s, 0); printf("child %x\n", s); return 0; } }
   for (unsigned n = 0; n < sizeof places / sizeof *places; n++) {
     void *at = (void *)places[n];
     switch (v[1][0]) {
@@ -40,4 +53,5 @@ int main(int c, char **v) {
     }
   }
   printf("%ld\n", work());
+  if (threads) { over = 1; write(ends[1], "x", 1); for (int n = 0; n < 4; n++) { void *r; pthread_join(t[n], &r); printf("thread %ld\n", (long)r); } }
 }

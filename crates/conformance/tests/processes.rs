@@ -272,6 +272,22 @@ fn restrictions_that_the_kernel_refuses_detach_nothing() {
     assert_eq!(report["run"]["let_go"], Value::Array(vec![]));
 }
 
+/// Nothing of the runtime is there when the program makes its call, also where that must not replace anything.
+#[test]
+fn places_of_the_runtime_are_free_for_a_program_that_wants_them() {
+    let place = Place::new();
+    let taken = built("places_taken@-O2-pthread");
+    let taken = taken.to_string_lossy();
+    for way in [&["fresh"][..], &["attach"], &["fresh", "threads"]] {
+        let command = [&[&*taken][..], way].concat();
+        let native = Command::new(command[0]).args(way).output().expect("runs");
+        let (output, report) = place.record(&["-e", "none"], &command);
+        assert_eq!(text(&output), text(&native), "{way:?}: {}", said(&output));
+        let told = report["run"]["let_go"][0].as_str().expect("words");
+        assert!(told.contains("addresses where trommel's is"), "{told}");
+    }
+}
+
 #[test]
 fn processes_for_which_there_is_no_room_are_told() {
     let place = Place::new();
@@ -364,7 +380,7 @@ fn a_program_that_another_traces_runs_natively() {
         (text(&output).as_str(), output.status.code()),
         ("a\nb\n", Some(5))
     );
-    assert!(said(&output).contains("it may not be traced, or is already"));
+    assert!(said(&output).contains("another process traces it"));
     let log = fs::read_to_string(place.path("log")).expect("a log");
     assert!(log.contains("exit_group(5)"), "{log}");
 }

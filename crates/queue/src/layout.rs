@@ -18,7 +18,7 @@ use trommel_tuple::RECORDED_KINDS;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 32;
+pub const LAYOUT_VERSION: u32 = 33;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -398,7 +398,7 @@ impl Slot {
     pub const ENDED: u32 = 4;
 }
 
-/// Request of a process to the host before it executes another program, one thread at a time.
+/// Request of a process to the host, one thread at a time: before it executes another program, or that a process be detached.
 #[repr(C)]
 pub struct Request {
     /// Futex: [`Self::IDLE`] and so on.
@@ -409,10 +409,14 @@ pub struct Request {
     pub spawned: AtomicU32,
     /// [`Unfollowed`], or 0: why the program is not to be observed.
     pub why: AtomicU32,
+    /// A thread of the process that is to be detached, as the asking process sees it. 0: the request is about a program.
+    pub process: AtomicU32,
+    /// Unused.
+    pub pad: AtomicU32,
     /// Bytes of `path` in use.
     pub path_len: AtomicU64,
     /// The program's path, as it was given.
-    pub path: [u8; 4096 - 24],
+    pub path: [u8; 4096 - 32],
 }
 
 impl Request {
@@ -424,7 +428,7 @@ impl Request {
     pub const ASKED: u32 = 2;
     /// The host waits for the thread's new program, or for the report that there is none.
     pub const GO: u32 = 3;
-    /// The program is not followed.
+    /// The program is not followed, or the process has been detached or cannot be.
     pub const NATIVE: u32 = 4;
     /// The new program could not be executed. The host's turn.
     pub const FAILED: u32 = 5;

@@ -53,7 +53,7 @@ impl Asked {
     }
 }
 
-/// A thread that wants to become another program.
+/// A thread that wants to become another program, or a process to be detached.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Its thread id, as it sees itself.
@@ -62,6 +62,8 @@ pub struct Asked {
     pub spawned: bool,
     /// The reason why the program cannot be followed.
     pub why: Option<Unfollowed>,
+    /// A thread of the process that is to be detached, as the process sees it. 0: the request is about a program.
+    pub process: u32,
     /// The program's path, as it was given.
     pub path: Vec<u8>,
 }
@@ -286,6 +288,7 @@ impl Shared {
             tid: half(offset_of!(Request, tid)) as i32,
             spawned: half(offset_of!(Request, spawned)) != 0,
             why: Unfollowed::from_number(half(offset_of!(Request, why))),
+            process: half(offset_of!(Request, process)),
             path,
         })
     }

@@ -30,6 +30,7 @@ mod observing;
 mod progress;
 mod querying;
 mod reattach;
+mod releases;
 mod retakes;
 mod takes;
 
@@ -79,6 +80,7 @@ use cost::{cost, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
 use querying::Querying;
+use releases::Releases;
 use retakes::Retakes;
 
 /// The stream file of a process, and how many events are wanted in it.
@@ -112,6 +114,8 @@ pub struct Session<'a> {
     /// All of every stream is in its file, so far.
     stream_whole: bool,
     traced: Vec<Traced>,
+    /// Processes that are detached because a program asks for it.
+    releases: Releases,
     arrivals: Vec<Arrival>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
@@ -247,6 +251,7 @@ impl<'a> Session<'a> {
             self.serve_each();
             self.querying();
             self.requests();
+            self.released();
             self.finish();
             self.progress();
             if self.is_over() {
@@ -327,7 +332,9 @@ impl<'a> Session<'a> {
             .iter()
             .map(|(_, p)| p.pause().min(p.audit_pause()));
         let pause = match self.ended {
-            None if self.arrivals.is_empty() => pauses.min().unwrap_or(IDLE),
+            None if self.arrivals.is_empty() && self.releases.is_empty() => {
+                pauses.min().unwrap_or(IDLE)
+            }
             _ => BRIEF,
         };
         // Beside many that sleep, looking at them would cost most. What comes of their windows rings.

@@ -24,7 +24,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use trommel_queue::MAX_THREADS;
@@ -36,7 +36,7 @@ use crate::kernel::maps::mappings;
 use crate::kernel::running::{self, Refusal, restricts_itself};
 use crate::ptrace::tracee::{StopFailure, Tracees};
 use crate::takeover::attach::{enter, locked_memory, threads};
-use crate::takeover::detach::{Remains, at_attached};
+use crate::takeover::detach::{LEAVE_PATIENCE, Remains, at_attached};
 use crate::takeover::failure::{AttachFailure, Result, system};
 use crate::takeover::moment::Calls;
 
@@ -132,7 +132,7 @@ pub fn rest(remains: &Remains, tracees: &mut Tracees) -> Result<()> {
     let rests = remains.control() + at_attached(offset_of!(Attached, rests));
     let written = tracees.write(rests, &1_u32.to_le_bytes());
     written.map_err(system("writing the runtime's memory"))?;
-    remains.let_out(tracees)
+    remains.let_out(tracees, Instant::now() + LEAVE_PATIENCE, None)
 }
 
 /// All threads of a process that rests go on under control. `before`: the state of its code when it was under control last.

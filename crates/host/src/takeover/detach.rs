@@ -42,7 +42,7 @@ use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 
 /// Longest time that threads may take to leave.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// The shared file in the target's map.
 const MAPPED_NAME: &[u8] = b"/memfd:trommel (deleted)";
 
@@ -260,7 +260,17 @@ impl Remains {
     /// Lets all threads go and takes the runtime out. On success all threads are stopped; they are
     /// released with `tracees`.
     pub fn detach(&self, tracees: &mut Tracees) -> Result<()> {
-        self.let_out(tracees)?;
+        self.detach_until(tracees, Instant::now() + LEAVE_PATIENCE, None)
+    }
+
+    /// [`Self::detach`] that gives up at `limit`. `held`: a thread whose next call is made when nothing of the runtime is left.
+    pub(crate) fn detach_until(
+        &self,
+        tracees: &mut Tracees,
+        limit: Instant,
+        held: Option<Pid>,
+    ) -> Result<()> {
+        self.let_out(tracees, limit, held)?;
         let places = self.places(tracees)?;
         let gone = |_| AttachFailure::Stop(StopFailure::Gone);
         let worker = tracees.threads().first().copied();
@@ -274,9 +284,13 @@ impl Remains {
     }
 
     /// Makes all threads native, with the kernel's state the app's again. The runtime stays in the process. On success all threads
-    /// are stopped.
-    pub(crate) fn let_out(&self, tracees: &mut Tracees) -> Result<()> {
-        let limit = Instant::now() + LEAVE_PATIENCE;
+    /// are stopped. `held`: a thread that has made none of its own system calls then.
+    pub(crate) fn let_out(
+        &self,
+        tracees: &mut Tracees,
+        limit: Instant,
+        held: Option<Pid>,
+    ) -> Result<()> {
         stop(tracees, limit)?;
         self.set_detach(tracees, LEAVE)?;
         self.rounds(tracees, limit, false)?;
@@ -295,6 +309,11 @@ impl Remains {
         }
         drop(loan);
         self.set_detach(tracees, GO)?;
+        if let Some(tid) = held {
+            let is_own = |pc: u64| !places.holds(pc);
+            let run = tracees.run_to_call(tid, limit, is_own);
+            run.map_err(system("holding a thread at its system call"))?;
+        }
         self.rounds(tracees, limit, true)
     }
 

@@ -7,6 +7,7 @@
 //! | [`detach`] | all threads put back into the program's own code |
 //! | [`failure`] | reasons why neither could be done |
 //! | [`keeper`] | a process that attaches and detaches, and outlives a killed host |
+//! | [`release`] | one process of a run detached, for a program that asks |
 //! | [`children`] | short-lived helper processes of one thread |
 //! | [`forked`] | processes forked while their parent runs natively |
 //! | `moment` | moments at which threads may be stopped unnoticed |
@@ -21,5 +22,6 @@ pub mod failure;
 pub mod forked;
 pub mod keeper;
 mod moment;
+pub mod release;
 mod restrictions;
 pub mod retake;

@@ -158,6 +158,8 @@ pub struct Thread {
     pub single: Option<AppPc>,
     /// Its chunk is full.
     pub full: bool,
+    /// It has asked the host to detach the program, for addresses where the runtime is.
+    pub wants_place: bool,
     /// The host must be asked what it calls the code that comes next.
     pub unnamed: bool,
     /// State of the queries that it is asked.

@@ -192,6 +192,7 @@ impl Thread {
             windowed: Windowed::default(),
             single: None,
             full: false,
+            wants_place: false,
             unnamed: false,
             asking: None,
             serving: Serving::default(),

@@ -11,7 +11,7 @@
 //! [`judge`] looks at the file as the app's process sees it, as the kernel will: whether there is
 //! one, whether it can be run, what it is, and whether it has privileges; through scripts to their
 //! interpreters. A call that will fail is passed on at once. For others the host is asked
-//! ([`Request`]). When the host traces the thread, the call is made. If the call fails after all, the host is
+//! ([`request`]). When the host traces the thread, the call is made. If the call fails after all, the host is
 //! asked to release the thread.
 //!
 //! All signals are blocked while that is arranged. The call is made with the app's own mask, which the new program inherits, and
@@ -26,10 +26,10 @@
 #![allow(unsafe_code)] // reason: makes the app's system calls, and writes to shared memory.
 
 use crate::base::signals;
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{Request, State, Unfollowed};
+use trommel_queue::{State, Unfollowed};
 
 use crate::base::area::Context;
 use crate::base::limits;
@@ -37,10 +37,10 @@ use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::native;
 use crate::engine::state::Thread;
+use crate::process::request;
 
 const AT_FDCWD: u64 = -100_i64 as u64;
 const AT_EMPTY_PATH: u64 = 0x1000;
-const NANOS: u64 = 100_000_000;
 /// The kernel follows this many scripts to an interpreter.
 const MAX_SCRIPTS: usize = 5;
 const HEAD: usize = 256;
@@ -274,8 +274,8 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     }
     let asked = match verdict {
         Treatment::Unknown => false,
-        Treatment::Observe => request(thread, path, None),
-        Treatment::Native(why) => request(thread, path, Some(why)),
+        Treatment::Observe => request::program(thread, path, None),
+        Treatment::Native(why) => request::program(thread, path, Some(why)),
     };
     if thread.spawned.is_some() {
         process.queue.hand_in(&mut thread.writer);
@@ -311,7 +311,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     ignored(thread, true);
     limited(&limits::settle);
     if asked {
-        failed(thread);
+        request::failed(thread);
     } else if thread.spawned.is_none() && !process.is_leaving() {
         let state = &process.queue.control().process.state;
         state.store(State::Controlled as u32, Release);
@@ -321,85 +321,6 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     }
     signals::set_mask(mask);
     (result != arch::CALLED_OFF).then_some(result)
-}
-
-/// Asks the host to follow; whether it traces the thread now.
-fn request(thread: &Thread, path: u64, why: Option<Unfollowed>) -> bool {
-    let queue = &thread.process.queue;
-    let at = queue.mapped().request();
-    // SAFETY: inside the mapping; an atomic.
-    let state = unsafe { &(*at).state };
-    let claimed = || {
-        let claim = state.compare_exchange(Request::IDLE, Request::CLAIMED, SeqCst, Relaxed);
-        claim.is_ok()
-    };
-    while !claimed() {
-        let now = state.load(SeqCst);
-        if now != Request::IDLE {
-            sys::futex_wait(state, now, Some(NANOS), false);
-        }
-        if queue.host_is_there().is_err() {
-            return false;
-        }
-    }
-    // SAFETY: as above; only the thread that has claimed the request writes the rest.
-    let request = unsafe { &mut *at };
-    request.tid.store(thread.writer.tid, Relaxed);
-    request
-        .spawned
-        .store(thread.spawned.is_some().into(), Relaxed);
-    request.why.store(why.map_or(0, |why| why as u32), Relaxed);
-    let mut len = 0;
-    // A page at a time, as far as it is there.
-    while len < request.path.len() {
-        let from = path + len as u64;
-        let page = 4096 - (from & 0xfff) as usize;
-        let end = (len + page).min(request.path.len());
-        if !sys::copy_checked(from, &mut request.path[len..end]) {
-            break;
-        }
-        match request.path[len..end].iter().position(|&c| c == 0) {
-            Some(n) => {
-                len += n;
-                break;
-            }
-            None => len = end,
-        }
-    }
-    request.path_len.store(len as u64, Relaxed);
-    request.state.store(Request::ASKED, SeqCst);
-    let go = answer(thread, Request::ASKED);
-    if go != Some(Request::GO) {
-        request.state.store(Request::IDLE, SeqCst);
-        sys::futex_wake(&request.state, u32::MAX >> 1, false);
-    }
-    go == Some(Request::GO)
-}
-
-/// Waits until the request's state is no longer `asked`: the new one, unless the host is gone.
-fn answer(thread: &Thread, asked: u32) -> Option<u32> {
-    let queue = &thread.process.queue;
-    // SAFETY: inside the mapping; an atomic.
-    let state = unsafe { &(*queue.mapped().request()).state };
-    queue.wake_host();
-    loop {
-        let now = state.load(SeqCst);
-        if now != asked {
-            return Some(now);
-        }
-        sys::futex_wait(state, asked, Some(NANOS), false);
-        if queue.host_is_there().is_err() {
-            return None;
-        }
-    }
-}
-
-/// Handles a failed exec: there is no new program, and the host is asked to release the thread.
-fn failed(thread: &Thread) {
-    // SAFETY: inside the mapping; an atomic.
-    let state = unsafe { &(*thread.process.queue.mapped().request()).state };
-    state.store(Request::FAILED, SeqCst);
-    answer(thread, Request::FAILED);
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | [`failure`] | failures of the runtime itself |
 //! | `loan` | a thread that works for the host |
 //! | [`memory`] | limits, and memory that is locked |
+//! | `request` | requests to the host |
 //! | [`restricts`] | system calls restricted by the program |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | `stops` | threads that a process stops in its own memory |
@@ -24,6 +25,7 @@ pub mod exec;
 pub mod failure;
 mod loan;
 pub mod memory;
+mod request;
 pub mod restricts;
 pub mod signal;
 mod stops;

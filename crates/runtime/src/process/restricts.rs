@@ -11,8 +11,8 @@
 //!
 //! # Calls that the kernel refuses
 //! They change nothing, so they do not detach.
-//! * What a thread can take back is tried out ([`is_refused`]): the thread makes the call and undoes it at once, with all signals blocked.
-//! * A filter cannot be taken back. Refused for certain are filters that are malformed, and those of a thread that may set none.
+//! * What a thread can undo is tried out ([`is_refused`]): the thread makes the call and undoes it at once, with all signals blocked.
+//! * A filter cannot be undone. Refused for certain are filters that are malformed, and those of a thread that may set none.
 
 #![allow(unsafe_code)] // reason: makes calls of the app's, and undoes them.
 
@@ -85,7 +85,7 @@ fn is_beyond(at: u64) -> bool {
     at as i64 <= -1
 }
 
-/// Returns whether the kernel refuses a call. `undo`: arguments with which the same call takes it back.
+/// Returns whether the kernel refuses a call. `undo`: arguments with which the same call undoes it.
 fn is_refused(number: u32, args: &[u64], undo: &[u64]) -> bool {
     let numbered = |args: &[u64]| {
         let mut call: arch::Numbered = [0; 7];
@@ -95,7 +95,7 @@ fn is_refused(number: u32, args: &[u64], undo: &[u64]) -> bool {
     };
     let (call, undo) = (numbered(args), numbered(undo));
     let mask = signals::block_all();
-    // SAFETY: what it does is of this thread, and taken back.
+    // SAFETY: what it does is of this thread, and undone.
     let result = unsafe { arch::attempt(&raw const call, &raw const undo) };
     signals::set_mask(mask);
     result != 0

@@ -33,6 +33,7 @@ use crate::engine::state::Thread;
 use crate::process::advice;
 use crate::process::exec;
 use crate::process::memory;
+use crate::process::request;
 use crate::process::restricts;
 use crate::process::signal;
 use crate::process::stops;
@@ -133,9 +134,7 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
         nr::__NR_ptrace if a[0] == PTRACE_TRACEME && thread.spawned.is_none() => {
             Handled::Detached(Detached::Traced)
         }
-        nr::__NR_ptrace if stops::may_stop(thread, &a) => {
-            Handled::Made(stops::ask(thread, context, number, &a))
-        }
+        nr::__NR_ptrace => Handled::Made(trace(thread, context, number, &a)),
         nr::__NR_arch_prctl => arch_prctl(thread, context, &a),
         nr::__NR_prctl => prctl(thread, context, &a),
         nr::__NR_seccomp => match restricts::by_seccomp(thread, &a) {
@@ -157,8 +156,22 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
                 None => Handled::Made(touch_memory(thread, context, number, &a)),
                 Some(taken::Outcome::Answer(answer)) => Handled::Made(answer),
                 Some(taken::Outcome::Detach) => Handled::Detached(Detached::Place),
+                Some(taken::Outcome::Again) => Handled::SignalFirst,
             },
         },
+    }
+}
+
+/// Makes a call of `ptrace`. A process that is traced from here on runs natively first.
+fn trace(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i64 {
+    const PTRACE_ATTACH: u64 = 16;
+    const PTRACE_SEIZE: u64 = 0x4206;
+    if matches!(a[0], PTRACE_ATTACH | PTRACE_SEIZE) && thread.spawned.is_none() {
+        request::detach_other(thread, a[1] as u32);
+    }
+    match stops::may_stop(thread, a) {
+        true => stops::ask(thread, context, number, a),
+        false => pass(thread, context, number),
     }
 }
 

@@ -5,10 +5,12 @@
 //! memory at such addresses would take the ground from under the runtime, or fail.
 //!
 //! # Strategy
-//! * A program of one thread that wants the place is detached. Nothing of the runtime is needed any more then: it is unmapped but for
+//! * A program that wants the place is detached by the host, which takes the runtime out ([`request::detach_own`]). Threads that wait in the
+//!   kernel go on there. Meanwhile the thread comes here again and again with the call that it has not made.
+//! * Where the host cannot do that, a program of one thread detaches itself. Nothing of the runtime is needed any more then: it is unmapped but for
 //!   the image and the thread's stacks ([`give_place`]), which the app's own call may replace.
-//! * With further threads the runtime stays, as some may wait in the kernel for ever. The call is answered like one that the kernel has
-//!   no memory for. What is to be unmapped is unmapped around it.
+//! * With further threads the runtime stays then. The call is answered like one that the kernel has no memory for.
+//! * What is to be unmapped is unmapped around the runtime, if there are further threads.
 //! * Protection and advice for the runtime's memory are refused as where nothing is.
 //!
 //! The list of the runtime's memory ([`own`]) has ranges that were unmapped again, too. That is no harm here.
@@ -25,7 +27,10 @@ use crate::base::own;
 use crate::base::sys;
 use crate::engine::change::change_map;
 use crate::engine::state::Thread;
+use crate::process::request;
 
+/// Nanoseconds between two tries of a call that waits for the host.
+const BETWEEN: u64 = 200_000;
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
@@ -37,6 +42,8 @@ static GOES: AtomicBool = AtomicBool::new(false);
 pub(super) enum Outcome {
     /// The program is detached, and makes the call itself.
     Detach,
+    /// The call is not made yet.
+    Again,
     /// The answer.
     Answer(i64),
 }
@@ -54,7 +61,7 @@ enum Concern {
 }
 
 /// Returns what becomes of a call that concerns the runtime's memory. `None`: it does not.
-pub(super) fn look(thread: &Thread, number: u32, a: &[u64; 6]) -> Option<Outcome> {
+pub(super) fn look(thread: &mut Thread, number: u32, a: &[u64; 6]) -> Option<Outcome> {
     let concern = concern(number, a)?;
     let (Concern::Replaces(range, _)
     | Concern::Unmaps(range)
@@ -63,9 +70,15 @@ pub(super) fn look(thread: &Thread, number: u32, a: &[u64; 6]) -> Option<Outcome
     if !ranges(thread).any(|own| own.meets(&range)) {
         return None;
     }
-    let alone = || thread.spawned.is_none() && thread.process.runtime.lock().threads.len() == 1;
+    let alone = thread.spawned.is_none() && thread.process.runtime.lock().threads.len() == 1;
+    let wants =
+        matches!(concern, Concern::Replaces(..)) || alone && matches!(concern, Concern::Unmaps(_));
+    if wants && waits_for_host(thread) {
+        sys::nap(BETWEEN);
+        return Some(Outcome::Again);
+    }
     Some(match concern {
-        Concern::Replaces(..) | Concern::Unmaps(_) if alone() => {
+        Concern::Replaces(..) | Concern::Unmaps(_) if alone => {
             GOES.store(true, Relaxed);
             Outcome::Detach
         }
@@ -74,6 +87,14 @@ pub(super) fn look(thread: &Thread, number: u32, a: &[u64; 6]) -> Option<Outcome
         Concern::Changes(_) => Outcome::Answer(ENOMEM),
         Concern::Moves(_) => Outcome::Answer(EFAULT),
     })
+}
+
+/// Asks the host to detach the program, if that has not been asked. Returns false if the host does not.
+fn waits_for_host(thread: &mut Thread) -> bool {
+    let waits = thread.spawned.is_none()
+        && request::detach_own(thread, thread.wants_place) == request::Asked::Waits;
+    thread.wants_place = waits;
+    waits
 }
 
 fn concern(number: u32, a: &[u64; 6]) -> Option<Concern> {

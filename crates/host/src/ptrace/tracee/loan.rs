@@ -4,16 +4,19 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::stops::{Event, interrupt};
-use super::{Tracees, other};
+use super::stops::{Event, interrupt, wait, wait_for_stop};
+use super::{SYSCALL_BYTES, Tracees, other};
 use crate::kernel::maps::{Mapping, mappings};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Longest time that a running thread takes to stop.
+const STOP: Duration = Duration::from_secs(1);
 const ALL_BUT_TRAP: u64 = !(1 << (libc::SIGTRAP - 1));
 
 /// A stopped thread that works for us.
@@ -109,6 +112,70 @@ impl Tracees {
         match result {
             -4095..0 => Err(io::Error::from_raw_os_error(-result as i32)),
             _ => Ok(result as u64),
+        }
+    }
+
+    /// Lets a stopped thread run until it is at a system call in code that `is_wanted`. It stops before it, as if it had not come there
+    /// yet. A signal of its own, and `limit`, stop it sooner.
+    pub fn run_to_call(
+        &self,
+        tid: Pid,
+        limit: Instant,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> io::Result<()> {
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        loop {
+            ptrace::syscall(tid, None).map_err(other)?;
+            let event = loop {
+                match wait(tid, libc::WNOHANG) {
+                    Event::Nothing if Instant::now() < limit => std::thread::yield_now(),
+                    event => break event,
+                }
+            };
+            match event {
+                Event::Call => {
+                    let mut regs = self.regs(tid)?;
+                    let begins = regs.rax as i64 == -i64::from(libc::ENOSYS);
+                    if !begins || !is_wanted(regs.rip) {
+                        continue;
+                    }
+                    let mut before = regs;
+                    before.rip -= SYSCALL_BYTES;
+                    before.rax = regs.orig_rax;
+                    before.orig_rax = u64::MAX;
+                    // The kernel makes none with this number.
+                    regs.orig_rax = u64::MAX;
+                    self.set_regs(tid, &regs)?;
+                    self.stop_again(tid, 0)?;
+                    return self.set_regs(tid, &before);
+                }
+                Event::Signal(signal) => return self.stop_again(tid, signal),
+                Event::Nothing => {
+                    interrupt(tid);
+                    return match wait_for_stop(tid, limit + STOP) {
+                        Some(true) => Ok(()),
+                        _ => Err(gone()),
+                    };
+                }
+                Event::Gone => return Err(gone()),
+                // A stop that was asked for before.
+                Event::Stopped => {}
+            }
+        }
+    }
+
+    /// Lets a thread go on with a signal, or none, and stops it at once.
+    fn stop_again(&self, tid: Pid, signal: i32) -> io::Result<()> {
+        interrupt(tid);
+        let signal = i64::from(signal);
+        // SAFETY: no memory is involved.
+        unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, signal) };
+        loop {
+            match self.event(tid) {
+                Event::Stopped => return Ok(()),
+                Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                _ => ptrace::cont(tid, None).map_err(other)?,
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use super::Session;
 use super::cost::host_cpu;
 use super::native::Execed;
 use super::querying::Querying;
+use super::releases::Releases;
 use super::retakes::Retakes;
 use crate::ask::custom::{self, Custom};
 use crate::ask::prefetch::{self};
@@ -207,6 +208,7 @@ impl<'a> Session<'a> {
             births: Births::default(),
             forked: Forked::default(),
             execed: Execed::default(),
+            releases: Releases::default(),
             retakes: Retakes::default(),
             began: Instant::now(),
             progressed: Instant::now(),

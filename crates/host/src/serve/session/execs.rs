@@ -23,12 +23,19 @@ use crate::serve::persist::{self, Keeping};
 use crate::serve::turns::WhyAttached;
 
 impl Session<'_> {
-    /// Threads that want to become other programs, or could not.
+    /// Threads that want to become other programs, or could not, and those that want a process to be detached.
     pub(super) fn requests(&mut self) {
         for n in 0..self.processes.len() {
             let (number, process) = &self.processes[n];
             let number = *number;
+            if self.is_releasing(number) {
+                continue;
+            }
             if let Some(asked) = process.shared.asked() {
+                if asked.process != 0 {
+                    self.release(number, &asked);
+                    continue;
+                }
                 let answer = self.asked(number, &asked);
                 self.processes[n].1.shared.answer(answer);
             } else if process.shared.request_state().load(Acquire) == Request::FAILED {
