@@ -109,6 +109,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         Modules::All => profile.command.first().map_or(&b""[..], |name| name),
     };
     let out = destination(args, format.extension(), named);
+    check_output(args, &profile, &out)?;
     let old = write(&args.file, &out, |file| format.write(&mut input, file))?;
     for (_, why) in &gone {
         output::complain(&format!("left out, so sums are without it: {why}"));
@@ -166,16 +167,11 @@ fn hotter(args: &ExportArgs, input: &Input<'_, '_>) -> String {
     let [own] = input.modules[..] else {
         return String::new();
     };
-    let mut executed: BTreeMap<ModuleId, f64> = BTreeMap::new();
-    for function in &input.program.functions {
-        *executed.entry(function.module).or_default() += function.executed.times;
-    }
+    let executed = executed_by(input.program);
     let all: f64 = executed.values().sum();
     let share = |id: &ModuleId| 100.0 * executed.get(id).unwrap_or(&0.0) / all.max(1.0);
-    let files = executed.keys().filter(|id| **id != ModuleId::ANON);
-    let hottest = files.max_by(|a, b| share(a).total_cmp(&share(b)));
-    let Some(module) = hottest
-        .and_then(|id| input.module(*id))
+    let Some(module) = hottest(&executed)
+        .and_then(|id| input.module(id))
         .filter(|m| m.id != own)
     else {
         return String::new();
@@ -222,6 +218,7 @@ fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<Ex
     };
     let program = profile.command.first().map_or(&b""[..], |name| name);
     let out = destination(args, format.extension, program);
+    check_output(args, profile, &out)?;
     let old = write(&args.file, &out, |file| {
         (format.write)(&paths, &mut symbols, file)
     })?;
@@ -298,22 +295,37 @@ fn modules(
     }
     if !args.module.is_empty() || !args.build_id.is_empty() {
         let wanted = |m: &&Module| load::is_wanted(m, &args.module, &args.build_id);
-        let found: Vec<ModuleId> = profile
-            .modules
-            .iter()
-            .filter(wanted)
-            .map(|m| m.id)
-            .collect();
-        if found.is_empty() {
-            let wanted = [&args.module[..], &args.build_id[..]].concat();
+        let found: Vec<&Module> = profile.modules.iter().filter(wanted).collect();
+        let is_known = |names: &[String], ids: &[String]| {
+            profile
+                .modules
+                .iter()
+                .any(|m| load::is_wanted(m, names, ids))
+        };
+        let one = std::slice::from_ref::<String>;
+        let names_missing = args.module.iter().filter(|name| !is_known(one(name), &[]));
+        let ids_missing = args.build_id.iter().filter(|id| !is_known(&[], one(id)));
+        let missing = names_missing.chain(ids_missing);
+        let missing: Vec<&str> = missing.map(String::as_str).collect();
+        if !missing.is_empty() {
             bail!(
                 "{}: no module is called {}; there are {}",
                 args.file.display(),
-                wanted.join(" or "),
+                missing.join(" or "),
                 names(profile.modules.iter().filter(executed))
             );
         }
-        return Ok(found);
+        if format.modules() == Modules::One && found.len() > 1 {
+            let paths = found.iter().map(|m| String::from_utf8_lossy(&m.path));
+            bail!(
+                "{}: {} modules are chosen, and {} holds one: name it by its whole path; chosen are {}",
+                args.file.display(),
+                found.len(),
+                format.name(),
+                paths.collect::<Vec<_>>().join(", ")
+            );
+        }
+        return Ok(found.iter().map(|m| m.id).collect());
     }
     let own = Input::program_of(profile).filter(executed).map(|m| m.id);
     if format.modules() == Modules::All {
@@ -325,12 +337,60 @@ fn modules(
     if let Some(own) = own {
         return Ok(vec![own]);
     }
-    // Run by another name, as through a link or a #! line: the file that executed most.
-    let mut most = program.functions.iter().map(|function| function.module);
-    Ok(most
-        .find(|module| *module != ModuleId::ANON)
+    // Run by another name: through a link, or a #! line. Then it is the file that executed most.
+    let linked = linked(profile).filter(|id| program.modules.contains_key(id));
+    Ok(linked
+        .or_else(|| hottest(&executed_by(program)))
         .into_iter()
         .collect())
+}
+
+/// The module that the command is a link to.
+fn linked(profile: &Profile) -> Option<ModuleId> {
+    let command = Path::new(std::ffi::OsStr::from_bytes(profile.command.first()?));
+    let file = command.canonicalize().ok()?;
+    let is = |m: &&Module| m.path == file.as_os_str().as_bytes();
+    profile.modules.iter().find(is).map(|m| m.id)
+}
+
+/// Instructions that each module executed.
+fn executed_by(program: &Program) -> BTreeMap<ModuleId, f64> {
+    let mut executed: BTreeMap<ModuleId, f64> = BTreeMap::new();
+    for function in &program.functions {
+        *executed.entry(function.module).or_default() += function.executed.times;
+    }
+    executed
+}
+
+/// The file that executed most of them.
+fn hottest(executed: &BTreeMap<ModuleId, f64>) -> Option<ModuleId> {
+    let files = executed.iter().filter(|(id, _)| **id != ModuleId::ANON);
+    let most = files.max_by(|(_, a), (_, b)| a.total_cmp(b));
+    most.map(|(id, _)| *id)
+}
+
+/// Refuses an output that would take the place of what it is made of.
+fn check_output(args: &ExportArgs, profile: &Profile, out: &Path) -> Result<()> {
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    };
+    let mut earlier = out.as_os_str().to_owned();
+    earlier.push(".old");
+    if same(out, &args.file) || same(Path::new(&earlier), &args.file) {
+        bail!(
+            "{}: is the profile itself, or would take its place; choose another --output",
+            out.display()
+        );
+    }
+    let path = |m: &Module| PathBuf::from(std::ffi::OsStr::from_bytes(&m.path));
+    if profile.modules.iter().any(|m| same(out, &path(m))) {
+        bail!(
+            "{}: is a file whose code was executed; choose another --output",
+            out.display()
+        );
+    }
+    Ok(())
 }
 
 fn names<'m>(modules: impl Iterator<Item = &'m Module>) -> String {

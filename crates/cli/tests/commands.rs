@@ -482,6 +482,41 @@ fn an_earlier_export_is_kept_and_named() {
 }
 
 /// Exports the profile of the directory as text; returns it with what was said.
+#[test]
+fn an_export_takes_the_place_of_nothing_that_it_is_made_of() {
+    let dir = Dir::new("place");
+    std::fs::copy("/bin/true", dir.0.join("app")).expect("a program");
+    for name in ["first.data", "first.data.old"] {
+        dir.trommel(&["record", "--quiet", "-o", name, "--", "./app"]);
+    }
+    let before = std::fs::read(dir.0.join("first.data.old")).expect("a profile");
+    let export = |out, from| refused(&dir, &["export", "-f", "csv", "-o", out, from]);
+    for out in ["first.data.old", "./first.data"] {
+        let text = export(out, "first.data.old");
+        assert!(text.contains("choose another --output"), "{text}");
+    }
+    assert!(export("app", "first.data").contains("app: is a file whose code was executed"));
+    let after = std::fs::read(dir.0.join("first.data.old")).expect("a profile");
+    assert!(before == after);
+}
+
+#[test]
+fn modules_that_there_are_not_are_named_and_links_are_followed() {
+    let dir = Dir::new("linked");
+    std::os::unix::fs::symlink("/bin/true", dir.0.join("link")).expect("a link");
+    dir.trommel(&["record", "--quiet", "--", "./link"]);
+    let known = [
+        "export", "-f", "csv", "--module", "true", "--module", "nosuch",
+    ];
+    let text = refused(&dir, &known);
+    assert!(
+        text.contains("no module is called nosuch; there are"),
+        "{text}"
+    );
+    let text = refused(&dir, &["export", "-f", "bolt"]);
+    assert!(text.contains("bin/true"), "not of the program: {text}");
+}
+
 fn exported(dir: &Dir, format: &str) -> (String, String) {
     let args = ["export", "-f", format, "-o", "-"];
     let out = dir.command(&args).output().expect("trommel runs");

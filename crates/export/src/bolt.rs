@@ -49,7 +49,7 @@ impl Format for Bolt {
                 format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold")
             }
             false => format!(
-                "{blocks} (link with -Wl,--emit-relocs to have functions reordered and split, too)"
+                "{blocks}  # link with -Wl,--emit-relocs to have functions reordered and split, too"
             ),
         }
     }

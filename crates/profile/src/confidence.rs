@@ -146,7 +146,8 @@ impl Confidence {
                 values.iter().map(tuple)
             })
         };
-        let events = profile.kinds.values().map(|k| k.seen).sum();
+        let events = profile.kinds.values().map(|k| k.seen);
+        let events = events.fold(0, u64::saturating_add);
         if let Some(windows) = &profile.windows {
             let basis = match windows.are_bursts() {
                 true => Basis::Bursts,
