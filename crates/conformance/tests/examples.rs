@@ -179,7 +179,7 @@ const STAGE: &str = r#"set -e
         # With modules.
         mkdir dynamic
         cc -o dynamic/app app.c
-        trommel record --quiet -o other.data -- dynamic/app
+        trommel record --quiet --stream other.tstream -o other.data -- dynamic/app
         cp trommel.data before.data
         cp trommel.data after.data
         mkdir -p docs/lab
