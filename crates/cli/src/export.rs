@@ -318,10 +318,10 @@ fn modules(
         if format.modules() == Modules::One && found.len() > 1 {
             let paths = found.iter().map(|m| String::from_utf8_lossy(&m.path));
             bail!(
-                "{}: {} modules are chosen, and {} holds one: name it by its whole path; chosen are {}",
+                "{}: {} describes one file, and {} modules are chosen; name one by its whole path: {}",
                 args.file.display(),
-                found.len(),
                 format.name(),
+                found.len(),
                 paths.collect::<Vec<_>>().join(", ")
             );
         }
