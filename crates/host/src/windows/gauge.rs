@@ -33,7 +33,7 @@ use crate::kernel::clocks::{cpu_of, own_cpu};
 use crate::kernel::perf::breakpoint::Breakpoint;
 
 /// Instructions that are counted at a time: a processor has four debug registers.
-pub const PLACES: usize = 4;
+const PLACES: usize = 4;
 /// Native CPU time of a trial: that of a burst.
 const LENGTH: Duration = Duration::from_millis(20);
 /// Executions that are worth being counted, at least.
@@ -71,10 +71,17 @@ fn toll() -> Option<f64> {
     })
 }
 
-/// Executions of a burst that an instruction may have to be counted, if any may.
-pub fn wanted() -> Option<RangeInclusive<u64>> {
-    let most = (PAID / PLACES as f64 / toll()?).min(MOST) as u64;
-    (most >= LEAST).then_some(LEAST..=most)
+/// How many instructions may be counted, and how often bursts may have executed each, if any may.
+pub fn wanted() -> Option<(usize, RangeInclusive<u64>)> {
+    wanted_at(toll()?)
+}
+
+/// The same where one execution costs `toll` nanoseconds: fewer instructions where that is much.
+fn wanted_at(toll: f64) -> Option<(usize, RangeInclusive<u64>)> {
+    let all = (PAID / toll) as u64;
+    let places = (all / LEAST).min(PLACES as u64);
+    let most = all.checked_div(places)?.min(MOST as u64);
+    Some((places as usize, LEAST..=most))
 }
 
 /// Instructions that are counted while their process is native.
@@ -254,6 +261,15 @@ mod tests {
             expected,
             paid: 0.0,
         }
+    }
+
+    #[test]
+    fn fewer_instructions_are_counted_where_that_is_dear() {
+        assert_eq!(wanted_at(1e3), Some((4, 6..=250)));
+        assert_eq!(wanted_at(22e3), Some((4, 6..=11)));
+        assert_eq!(wanted_at(50e3), Some((3, 6..=6)));
+        assert_eq!(wanted_at(150e3), Some((1, 6..=6)));
+        assert_eq!(wanted_at(1e6), None);
     }
 
     #[test]

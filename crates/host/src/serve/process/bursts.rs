@@ -103,7 +103,7 @@ impl Process {
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
         *gauge = gauge::wanted()
-            .map(|times| folder.often(times, gauge::PLACES))
+            .map(|(places, times)| folder.often(times, places))
             .and_then(|often| Gauge::begin(identity.pid, &often, sample.executed));
     }
 
