@@ -105,7 +105,7 @@ impl Folder {
     }
 
     /// Instructions that the bursts before the last executed about so often each: their addresses, and how often the last one did. They are in files,
-    /// some distance from each other, and at most so many.
+    /// some distance from each other, at most so many, and together executed about as often as one may be at most.
     pub fn often(&self, times: RangeInclusive<u64>, most: usize) -> Vec<(u64, u64)> {
         /// Bytes between two: neighbours are executed together, and the second would tell nothing.
         const APART: u64 = 256;
@@ -113,7 +113,12 @@ impl Folder {
             return Vec::new();
         };
         let mut chosen: Vec<(u64, u64)> = Vec::new();
-        for (place, executed) in windowed.often(times) {
+        let mut left = *times.end();
+        for (place, mean, executed) in windowed.often(times) {
+            // By earlier bursts, as the choice itself.
+            if mean > left {
+                continue;
+            }
             let Some(address) = self.dictionary.modules.address(place) else {
                 continue;
             };
@@ -122,6 +127,7 @@ impl Folder {
                 .all(|(other, _)| other.abs_diff(address) >= APART)
             {
                 chosen.push((address, executed));
+                left -= mean;
             }
             if chosen.len() == most {
                 break;

@@ -197,20 +197,28 @@ impl Windowed {
     }
 
     /// Branches and calls in files that the bursts before the last executed about so often each, those first that they executed most evenly. With how
-    /// often the last one did.
-    pub(super) fn often(&self, times: RangeInclusive<u64>) -> impl Iterator<Item = (Place, u64)> {
+    /// often they did, in the mean, and the last one.
+    pub(super) fn often(
+        &self,
+        times: RangeInclusive<u64>,
+    ) -> impl Iterator<Item = (Place, u64, u64)> {
         let earlier = self.counted.saturating_sub(1);
+        let mean = move |site: &Site| site.draws.mean_before(self.counted, earlier) as u64;
         let within = |site: &&Site| {
             rare::EDGES.contains(&site.kind)
                 && site.place.module() != ModuleId::ANON
-                && times.contains(&(site.draws.mean_before(self.counted, earlier) as u64))
+                && times.contains(&mean(site))
         };
         let mut sites: Vec<&Site> = match earlier {
             0 => Vec::new(),
             _ => self.sites.iter().filter(within).collect(),
         };
         sites.sort_by(|a, b| b.draws.evenness().total_cmp(&a.draws.evenness()));
-        (sites.into_iter()).map(|site| (site.place, site.draws.times_in(self.counted)))
+        let known = move |site: &Site| {
+            let last = site.draws.times_in(self.counted);
+            (site.place, mean(site), last)
+        };
+        sites.into_iter().map(known)
     }
 
     /// Native times of bursts are to be multiplied with this, which has a relative standard error.

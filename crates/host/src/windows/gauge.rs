@@ -33,7 +33,7 @@ use crate::kernel::clocks::{cpu_of, own_cpu};
 use crate::kernel::perf::breakpoint::Breakpoint;
 
 /// Instructions that are counted at a time: a processor has four debug registers.
-const PLACES: usize = 4;
+pub const PLACES: usize = 4;
 /// Native CPU time of a trial: that of a burst.
 const LENGTH: Duration = Duration::from_millis(20);
 /// Executions that are worth being counted, at least.
@@ -71,17 +71,15 @@ fn toll() -> Option<f64> {
     })
 }
 
-/// How many instructions may be counted, and how often bursts may have executed each, if any may.
-pub fn wanted() -> Option<(usize, RangeInclusive<u64>)> {
+/// Executions in a burst of an instruction that may be counted, and those of all that are counted at a time at most, if any may.
+pub fn wanted() -> Option<RangeInclusive<u64>> {
     wanted_at(toll()?)
 }
 
-/// The same where one execution costs `toll` nanoseconds: fewer instructions where that is much.
-fn wanted_at(toll: f64) -> Option<(usize, RangeInclusive<u64>)> {
-    let all = (PAID / toll) as u64;
-    let places = (all / LEAST).min(PLACES as u64);
-    let most = all.checked_div(places)?.min(MOST as u64);
-    Some((places as usize, LEAST..=most))
+/// The same where one execution costs `toll` nanoseconds.
+fn wanted_at(toll: f64) -> Option<RangeInclusive<u64>> {
+    let most = (PAID / toll).min(MOST) as u64;
+    (most >= LEAST).then_some(LEAST..=most)
 }
 
 /// Instructions that are counted while their process is native.
@@ -264,11 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn fewer_instructions_are_counted_where_that_is_dear() {
-        assert_eq!(wanted_at(1e3), Some((4, 6..=250)));
-        assert_eq!(wanted_at(22e3), Some((4, 6..=11)));
-        assert_eq!(wanted_at(50e3), Some((3, 6..=6)));
-        assert_eq!(wanted_at(150e3), Some((1, 6..=6)));
+    fn traps_that_are_dear_are_few_or_none() {
+        assert_eq!(wanted_at(1e3), Some(6..=400));
+        assert_eq!(wanted_at(22e3), Some(6..=45));
         assert_eq!(wanted_at(1e6), None);
     }
 

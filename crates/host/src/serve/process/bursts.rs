@@ -103,7 +103,7 @@ impl Process {
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
         *gauge = gauge::wanted()
-            .map(|(places, times)| folder.often(times, places))
+            .map(|times| folder.often(times, gauge::PLACES))
             .and_then(|often| Gauge::begin(identity.pid, &often, sample.executed));
     }
 
