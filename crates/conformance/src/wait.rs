@@ -9,6 +9,22 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+/// Waits until something is so that no descriptor tells of, for 30 seconds.
+///
+/// # Errors
+/// It is not: `what` was waited for.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
+    const LONG: Duration = Duration::from_secs(30);
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > LONG {
+            return Err(format!("{what}: not after {LONG:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 /// The status of a child that ends within the limit; `None` after that.
 ///
 /// # Errors

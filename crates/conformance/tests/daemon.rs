@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -173,17 +173,6 @@ fn send(to: &str, signal: &str) {
         .status();
 }
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
-    let began = Instant::now();
-    while !is_so() {
-        if began.elapsed() > LONG {
-            return Err(format!("{what}: not after {LONG:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
 /// Times of the files of a database, in milliseconds, in order.
 fn spans(db: &Path) -> Vec<(u64, u64)> {
     let groups = fs::read_dir(db).into_iter().flatten().flatten();
@@ -237,7 +226,7 @@ fn come_and_go() -> Result<(), String> {
             return Err(format!("{sums} in place of {native}"));
         }
     }
-    wait_for("the sessions end", || daemon.sessions().is_empty())?;
+    wait::until("the sessions end", || daemon.sessions().is_empty())?;
     daemon.signal("TERM");
     let said = daemon.ended()?;
     if !said.contains("2 processes profiled") || said.contains("not profiled") {
@@ -348,7 +337,7 @@ fn asked() -> Result<(), String> {
             .map_err(text)
     };
     for of in &all {
-        wait_for("it is asked", || {
+        wait::until("it is asked", || {
             query(of, &["list"]).is_ok_and(|said| said.status.success())
         })?;
     }
@@ -370,7 +359,7 @@ fn asked() -> Result<(), String> {
             .collect();
         of
     };
-    wait_for("both are in the database", || {
+    wait::until("both are in the database", || {
         let report = report(&db, &[]).unwrap_or_default();
         !sent(&report, "branches").is_empty() && spans(&db).len() >= 4
     })?;
@@ -407,17 +396,17 @@ fn stopped() -> Result<(), String> {
     let running = Running::start(&app, "100000000000")?;
     send(&running.id().to_string(), "STOP");
     let daemon = Daemon::start(&scratch, &["--name", "stopped"])?;
-    wait_for("it is told", || daemon.said().contains("it is stopped"))?;
+    wait::until("it is told", || daemon.said().contains("it is stopped"))?;
     std::thread::sleep(Duration::from_secs(1));
     if daemon.said().matches("it is stopped").count() != 1 {
         return Err(daemon.said());
     }
     send(&running.id().to_string(), "CONT");
     let db = scratch.path("db");
-    wait_for("it is profiled", || !spans(&db).is_empty())?;
+    wait::until("it is profiled", || !spans(&db).is_empty())?;
     daemon.signal("INT");
     daemon.ended()?;
-    wait_for("nothing is left in it", || running.traces().is_empty())
+    wait::until("nothing is left in it", || running.traces().is_empty())
 }
 
 fn session_killed() -> Result<(), String> {
@@ -426,13 +415,13 @@ fn session_killed() -> Result<(), String> {
     let running = Running::start(&app, "100000000000")?;
     let daemon = Daemon::start(&scratch, &["--name", "session"])?;
     let db = scratch.path("db");
-    wait_for("it is profiled", || !spans(&db).is_empty())?;
+    wait::until("it is profiled", || !spans(&db).is_empty())?;
     let session = daemon.sessions();
     session
         .iter()
         .for_each(|pid| send(&pid.to_string(), "KILL"));
     let before = spans(&db).len();
-    wait_for("another session", || {
+    wait::until("another session", || {
         daemon.sessions().iter().any(|pid| !session.contains(pid)) && spans(&db).len() > before + 1
     })?;
     if !daemon.said().contains("another is started") {
@@ -440,7 +429,7 @@ fn session_killed() -> Result<(), String> {
     }
     daemon.signal("TERM");
     daemon.ended()?;
-    wait_for("nothing is left in it", || running.traces().is_empty())
+    wait::until("nothing is left in it", || running.traces().is_empty())
 }
 
 fn refused() -> Result<(), String> {
@@ -518,8 +507,8 @@ fn killed() -> Result<(), String> {
             let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             gone(pid) || status.contains(") Z ")
         };
-        wait_for("its sessions end", || sessions.iter().all(ended))?;
-        wait_for("nothing is left in it", || running.traces().is_empty())?;
+        wait::until("its sessions end", || sessions.iter().all(ended))?;
+        wait::until("nothing is left in it", || running.traces().is_empty())?;
         if running.0.try_wait().map_err(text)?.is_some() {
             return Err(format!(
                 "kill {kill}: the program has ended: {}",

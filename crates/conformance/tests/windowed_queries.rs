@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_conformance::exec::{Job, Scratch, need_windows, output, reported, trommel};
 use trommel_conformance::program::{self, Variant, all};
+use trommel_conformance::wait;
 
 /// Queries on most instructions, which count and send, sampled and not, with tags and without.
 const ASKED: &str = "
@@ -470,7 +471,7 @@ impl Attached {
             session: session?,
             scratch,
         };
-        wait_until("the session listens", || began.query(&["list"]).is_ok())?;
+        wait::until("the session listens", || began.query(&["list"]).is_ok())?;
         Ok(began)
     }
 
@@ -513,18 +514,6 @@ impl Drop for Attached {
     }
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
-    const LONG: Duration = Duration::from_secs(30);
-    let began = Instant::now();
-    while !is_so() {
-        if began.elapsed() > LONG {
-            return Err(format!("{what}: not after {LONG:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
 /// Queries come and go while windows go on. One that stays counts each instruction of each window once. What the others count is what they
 /// send, so nothing is lost or given to another.
 fn changed() -> Result<(), String> {
@@ -548,7 +537,7 @@ fn changed() -> Result<(), String> {
     }
     // Of a load that stays there are counts before it ends.
     let last = format!("n{}:1", TIMES - 1);
-    wait_until("the last one is active", || {
+    wait::until("the last one is active", || {
         let list = session.query(&["list", "--json"]).unwrap_or_default();
         let list: Value = serde_json::from_str(&list).unwrap_or_default();
         let mut queries = list["queries"].as_array().into_iter().flatten();

@@ -58,8 +58,10 @@ pub(super) fn paced() -> Result<(), String> {
         pacing[at..].split(' ').next()?.parse::<f64>().ok()
     };
     let (Some(slowdown), Some(error)) = (number("each; "), number(" ± ")) else {
-        // What traps cost decides how many are allowed, and here it may be too much.
-        return match pacing.contains("taken to be 1.5 times as long") {
+        // What traps cost decides how many are allowed, and here it may be too much. On a busy machine what was counted may tell too little.
+        let excused = ["not counted natively here", "is too little to know"];
+        let few = report["windows"]["taken"].as_u64() < Some(8);
+        return match few || excused.iter().any(|why| pacing.contains(why)) {
             true => {
                 not_tested(format!("bursts against counted executions: {pacing}"));
                 Ok(())

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use trommel_profile::windows::Windows;
 
 use crate::kernel::clocks::stamp;
-use crate::windows::gauge::{Measured, Speed, Trial};
+use crate::windows::gauge::{Measured, Speed, Trial, wanted};
 
 /// CPU time of a burst.
 pub const LENGTH: Duration = Duration::from_millis(20);
@@ -235,7 +235,11 @@ impl Bursts {
 
     fn speed_in_words(&self) -> String {
         let Some(measured) = self.speed.measured() else {
-            return format!("; taken to be {SLOWDOWN} times as long as native code");
+            let why = match wanted() {
+                Some(_) => "no instruction was counted natively for long enough",
+                None => "instructions are not counted natively here, or that takes too long",
+            };
+            return format!("; taken to be {SLOWDOWN} times as long as native code, as {why}");
         };
         let ratio = format!("{:.2} ± {:.2}", measured.slowdown, measured.error);
         let by = format!(
