@@ -23,7 +23,7 @@ use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 8] = [
+const CASES: [Case; 10] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -32,6 +32,8 @@ const CASES: [Case; 8] = [
     ("signals", "", &["{}"]),
     ("signals", "-static", &["{}"]),
     ("vectors", "", &["{}"]),
+    ("stampless", "", &["{}"]),
+    ("stampless", "", &["{}", "all"]),
 ];
 
 /// A way to observe.
@@ -77,7 +79,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7] {
+    for n in [0, 1, 5, 7, 9] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {

@@ -9,27 +9,12 @@
 #![allow(unsafe_code)] // reason: reads and writes the register of keys.
 
 use core::arch::asm;
-use core::sync::atomic::AtomicU8;
-use core::sync::atomic::Ordering::Relaxed;
 
-/// Returns true if the kernel has turned memory protection keys on.
-fn keys_in_use() -> bool {
-    const UNKNOWN: u8 = 0;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match ANSWER.load(Relaxed) {
-        UNKNOWN => {
-            const OSPKE: u32 = 1 << 4;
-            let is = core::arch::x86_64::__cpuid_count(7, 0).ecx & OSPKE != 0;
-            ANSWER.store(1 + u8::from(is), Relaxed);
-            is
-        }
-        answer => answer == 2,
-    }
-}
+use crate::base::processor;
 
 /// Runs `read` with no memory kept from this thread by its keys.
 pub fn with_keys_lifted<T>(read: impl FnOnce() -> T) -> T {
-    if !keys_in_use() {
+    if !processor::has_keys() {
         return read();
     }
     let before: u32;

@@ -18,6 +18,7 @@
 //! | [`own`] | list of the runtime's memory |
 //! | [`phase`] | changes of the working set |
 //! | [`prefix`] | keys that distinguish fragments of one address |
+//! | [`processor`] | what kind of processor it is |
 //! | [`recipe`] | recomputation of the app's flags where they are lost |
 //! | [`signals`] | signals, as the kernel lays them out |
 //! | [`start`] | arguments from the host at start |
@@ -42,6 +43,7 @@ pub mod lock;
 pub mod own;
 pub mod phase;
 pub mod prefix;
+pub mod processor;
 pub mod recipe;
 pub mod signals;
 pub mod start;

@@ -1,7 +1,7 @@
 //! System calls that the runtime makes. Its only way to talk to the kernel.
 #![allow(unsafe_code)] // reason: system calls.
 
-use core::arch::asm;
+use core::arch::naked_asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -432,33 +432,52 @@ pub fn thread_cpu() -> u64 {
 /// The time stamp counter may not be read: some thread of the program has said that whoever does so dies.
 static CLOCKLESS: AtomicBool = AtomicBool::new(false);
 
-/// The time stamp counter.
-pub fn time_stamp() -> u64 {
-    let (low, high): (u64, u64);
-    // SAFETY: reads the time stamp counter.
-    unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
-    high << 32 | low
+/// The time stamp counter, or 0 where the calling thread may not read it: the signal handler leads the fault to the end.
+#[unsafe(naked)]
+pub extern "C" fn time_stamp() -> u64 {
+    naked_asm!(
+        "rdtsc",
+        "shl rdx, 32",
+        "or rax, rdx",
+        "ret",
+        ".globl trommel_time_stamp_failed",
+        "trommel_time_stamp_failed:",
+        "xor eax, eax",
+        "ret",
+    )
+}
+
+unsafe extern "C" {
+    /// Address where [`time_stamp`] goes on when it may not read. A label, not a function.
+    pub safe fn trommel_time_stamp_failed();
 }
 
 /// A clock of some gigahertz that costs next to nothing. Only differences are of use.
 pub fn ticks() -> u64 {
-    match CLOCKLESS.load(Relaxed) {
-        false => time_stamp(),
-        true => monotonic(),
+    if !CLOCKLESS.load(Relaxed) {
+        match time_stamp() {
+            // A thread may lose the counter while it is native, or while another one looks.
+            0 => CLOCKLESS.store(true, Relaxed),
+            stamp => return stamp,
+        }
     }
+    monotonic()
 }
 
-/// Finds a clock for [`ticks`]. To be called when a thread may have lost the time stamp counter, before [`ticks`] is called again.
-pub fn find_clock() {
+/// Returns whether the calling thread may read the time stamp counter, and finds a clock for [`ticks`] if not. To be called where no
+/// handler of ours sees to a fault yet, or soon none does.
+pub fn find_clock() -> bool {
     const PR_GET_TSC: u64 = 25;
     const PR_TSC_SIGSEGV: u32 = 2;
     let mut how = 0_u32;
     let to = &raw mut how as u64;
     // SAFETY: the kernel writes the word.
     let _ = unsafe { call(nr::__NR_prctl, [PR_GET_TSC, to, 0, 0, 0, 0]) };
-    if how == PR_TSC_SIGSEGV {
+    let allowed = how != PR_TSC_SIGSEGV;
+    if !allowed {
         CLOCKLESS.store(true, Relaxed);
     }
+    allowed
 }
 
 fn clock(which: u32) -> u64 {

@@ -164,9 +164,23 @@ pub fn lengths(process: &Process) -> (u32, u32) {
     (length, control.window.skip.load(Relaxed).min(MAX_SKIP))
 }
 
+/// Returns whether loads are timed.
+fn times_loads(process: &Process) -> bool {
+    let kinds = process.queue.control().setup.kinds.load(Relaxed);
+    KindSet::from_bits(kinds as u16).has(Kind::Latency)
+}
+
+/// Returns whether the calling thread can have windows: not where loads are to be timed, and it may not read the time stamp counter.
+pub fn can_begin(process: &Process) -> bool {
+    !times_loads(process) || sys::find_clock()
+}
+
 /// The first window of a process, at its first instruction. It has no marks: nothing random has chosen it.
 pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, pc: AppPc) {
-    let (length, _) = lengths(thread.process);
+    let length = match can_begin(thread.process) {
+        true => lengths(thread.process).0,
+        false => 0,
+    };
     thread.windowed.now = Some(Window::new(pc, length, sys::thread_cpu(), 0));
     set_left(context, length.into());
     thread.signals.block();
@@ -443,8 +457,7 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     }
     window.phase = Phase::Begun;
     set_left(context, window.length.into());
-    let kinds = thread.process.queue.control().setup.kinds.load(Relaxed);
-    let own = match KindSet::from_bits(kinds as u16).has(Kind::Latency) {
+    let own = match times_loads(thread.process) {
         true => arch::own_cycles(),
         false => 0,
     };

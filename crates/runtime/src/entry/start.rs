@@ -30,6 +30,7 @@ use crate::base::area::{
 use crate::base::heap::Heap;
 use crate::base::limits;
 use crate::base::phase::Phases;
+use crate::base::processor;
 use crate::base::sys;
 use crate::cache::Cache;
 use crate::cache::targets::Targets;
@@ -57,7 +58,7 @@ use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use crate::process::attach;
 use crate::trace::balance::{Balance, Clocks};
-use crate::translate::{Translator, Ways, wants_whole_jumps};
+use crate::translate::{Translator, Ways};
 
 const PAGE: u64 = 4096;
 /// One huge page, which takes a fraction of the time that its small pages would take to become
@@ -153,6 +154,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         unsafe { arch::use_instructions() };
     }
     sys::find_clock();
+    processor::find();
     crate::base::stress::set(control.setup.options.load(Relaxed));
     if args.threads == 0 {
         // SAFETY: GS is the runtime's from here on.
@@ -162,7 +164,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let words = Words {
         asked: asked.is_some(),
         threads: args.threads,
-        whole_jumps: wants_whole_jumps(),
+        whole_jumps: processor::confines_jumps(),
         ..Words::read(control)
     };
     let plan = Plan::of(&words);

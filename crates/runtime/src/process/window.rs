@@ -13,7 +13,7 @@ use crate::crossing::arch;
 use crate::engine::frames::Frames;
 use crate::engine::state::Process;
 use crate::engine::window::state::{Phase, Window};
-use crate::engine::window::{lengths, set_left, timer};
+use crate::engine::window::{can_begin, lengths, set_left, timer};
 use crate::process::signal;
 use crate::process::thread::copied;
 
@@ -80,7 +80,8 @@ fn enter(
         // None is due yet.
         return Some(());
     }
-    if process.queue.lags() || !process.queue.has_chunks(runtime.threads.len()) {
+    let has_room = !process.queue.lags() && process.queue.has_chunks(runtime.threads.len());
+    if !has_room || !can_begin(process) {
         return None;
     }
     if thread.asking.is_none() {

@@ -19,25 +19,6 @@
 use super::Translator;
 use crate::base::decode::{Class, Insn};
 
-/// Returns true if the processor has the erratum.
-pub fn wants_whole_jumps() -> bool {
-    const GENUINE_INTEL: [u32; 3] = [0x756e_6547, 0x4965_6e69, 0x6c65_746e];
-    let vendor = core::arch::x86_64::__cpuid(0);
-    let signature = core::arch::x86_64::__cpuid(1).eax;
-    let family = signature >> 8 & 0xf;
-    let model = signature >> 4 & 0xf | signature >> 12 & 0xf0;
-    let stepping = signature & 0xf;
-    [vendor.ebx, vendor.edx, vendor.ecx] == GENUINE_INTEL
-        && family == 6
-        && match model {
-            // Skylake, Amber, Kaby, Coffee and Whiskey Lake, Comet Lake.
-            0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6 | 0xae => true,
-            // Skylake and Cascade Lake servers; not Cooper Lake.
-            0x55 => stepping < 10,
-            _ => false,
-        }
-}
-
 /// Bytes of a jump on a condition that can be linked.
 const CONDITIONAL: usize = 6;
 

@@ -105,7 +105,6 @@ mod ways;
 
 pub use config::Config;
 pub use exits::pair_check;
-pub use jumps::wants_whole_jumps;
 pub use made::prepare;
 pub use persisted::AHEAD;
 pub use site::{Refusal, Site};

@@ -5,31 +5,16 @@ use iced_x86::{
     InstructionInfoOptions, MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
-
 use super::{Base, Class, Insn, Load, Operand, Rm, Segment};
 use crate::base::address::AppPc;
 use crate::base::emit::Reg;
+use crate::base::processor;
 
-/// The way in which this processor decodes: those of AMD heed an operand size prefix before a near branch, those of Intel do not.
+/// The way in which this processor decodes.
 fn dialect() -> u32 {
-    const UNKNOWN: u32 = u32::MAX;
-    static ANSWER: AtomicU32 = AtomicU32::new(UNKNOWN);
-    match ANSWER.load(Relaxed) {
-        UNKNOWN => {
-            let id = core::arch::x86_64::__cpuid(0);
-            let name = [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes);
-            let heeds = matches!(name.as_flattened(), b"AuthenticAMD" | b"HygonGenuine");
-            let answer = if heeds {
-                DecoderOptions::AMD
-            } else {
-                DecoderOptions::NONE
-            };
-            ANSWER.store(answer, Relaxed);
-            answer
-        }
-        answer => answer,
+    match processor::heeds_prefixes() {
+        true => DecoderOptions::AMD,
+        false => DecoderOptions::NONE,
     }
 }
 

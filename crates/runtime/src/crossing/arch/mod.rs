@@ -29,6 +29,7 @@ use crate::base::area::{
 };
 use crate::base::counted::Why;
 use crate::base::signals::AltStack;
+use crate::base::sys;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -500,13 +501,15 @@ impl Landmarks {
         shields::trommel_unshielded_product as *const () as u64
     }
 
-    /// Returns the address where an access to memory that may be absent goes on when it is, if `pc` is such an access.
+    /// Returns the address where an instruction of the runtime's that may fault goes on when it does, if `pc` is one.
     pub fn missed(pc: u64) -> Option<u64> {
         let peek = peek::peek as *const () as u64..peek::trommel_peek_failed as *const () as u64;
         let poke = peek::poke as *const () as u64..peek::trommel_poke_failed as *const () as u64;
-        let accesses = [peek, poke];
-        let found = accesses.into_iter().find(|access| access.contains(&pc));
-        found.map(|access| access.end)
+        let stamp =
+            sys::time_stamp as *const () as u64..sys::trommel_time_stamp_failed as *const () as u64;
+        let mut attempts = [peek, poke, stamp].into_iter();
+        let found = attempts.find(|attempt| attempt.contains(&pc));
+        found.map(|attempt| attempt.end)
     }
 
     /// The landing place of `rt_sigreturn`: all registers are the app's there.
