@@ -39,7 +39,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Programs with signals, threads, jumps, and code that they make, and their arguments.
-const PROGRAMS: [(&str, &[&str]); 8] = [
+const PROGRAMS: [(&str, &[&str]); 9] = [
     ("signal_async_delivery", &[]),
     ("signal_frames", &["nested"]),
     ("signal_frames", &["altstack"]),
@@ -48,6 +48,7 @@ const PROGRAMS: [(&str, &[&str]); 8] = [
     ("longjmp_deep", &[]),
     ("code_modifies_itself", &[]),
     ("code_jit_small", &[]),
+    ("detached_memory", &["gs"]),
 ];
 
 /// A shell that limits its address space, and then executes code that it has not executed before.

@@ -16,8 +16,8 @@
 //! start. Calls that ask for limits or set them are answered from [`KEPT`] ([`change`]).
 //!
 //! A program that is executed next starts with room for the runtime ([`before_exec`]); its runtime gets the program's
-//! limits from the host. A program that runs natively gets its own limits ([`exact`]). So does a detached one, but for
-//! what of ours is still in it ([`detached`]).
+//! limits from the host. A program that runs natively gets its own limits ([`exact`]), though a remainder of the runtime may
+//! be in it. As long as all of the runtime is in a detached one, that is in the soft limits ([`detached`]). What it sets itself from then on stays.
 //!
 //! A program with windows makes its calls itself, and nothing is known here of the limits that it sets. So the kernel has the
 //! program's own limits, which count what is ours too ([`hand_over`]). It is little at first, and grows as it is used
@@ -59,6 +59,11 @@ static KEPT: [[AtomicU64; 2]; LIMITS.len()] =
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The program sets its limits itself.
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
+/// The kernel's limits when the program was detached, for as long as part of the runtime is in it.
+static LEFT: [[AtomicU64; 2]; LIMITS.len()] =
+    [const { [const { AtomicU64::new(0) }; 2] }; LIMITS.len()];
+/// The program was detached: it may have set limits since.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
 /// Memory that the host made: image and first stack.
 static IMAGE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
@@ -113,6 +118,7 @@ fn set_soft(place: usize, soft: u64) {
 
 /// Takes over the limits of a program that starts, or was attached. `image`: memory that the host made.
 pub fn begin(limits: &[Limit; LIMITS.len()], image: Range) {
+    IS_LEFT.store(false, Relaxed);
     IMAGE[0].store(image.start, Relaxed);
     IMAGE[1].store(image.end, Relaxed);
     for (place, limit) in limits.iter().enumerate() {
@@ -311,6 +317,10 @@ pub fn change(place: usize, new: Option<Limit>) -> (i64, Limit) {
         _ if !ACTIVE.load(Relaxed) => set_soft(place, soft),
         _ => settle(),
     }
+    if IS_LEFT.load(Relaxed) {
+        // By a thread that has not come out yet.
+        leave(place);
+    }
     (0, old)
 }
 
@@ -331,16 +341,35 @@ pub fn before_exec(control: &Control) {
     }
 }
 
-/// Makes the kernel's limits the program's: nothing of ours counts any more.
+/// Makes the kernel's limits the program's: little of ours is left. Those that a detached program has set itself stay.
 pub fn exact() {
     if HANDED_OVER.load(Relaxed) {
         return;
     }
     for place in 0..LIMITS.len() {
-        let limit = kept(place);
-        if kernel(place, None).is_ok_and(|found| found != limit) {
-            let _ = kernel(place, Some(limit));
+        if is_ours_to_set(place) {
+            set(place, kept(place));
         }
+    }
+}
+
+/// Returns whether the program itself has set no limit that the runtime does not know.
+fn is_ours_to_set(place: usize) -> bool {
+    let left = [0, 1].map(|n| LEFT[place][n].load(Relaxed));
+    !IS_LEFT.load(Relaxed) || kernel(place, None) == Ok(left)
+}
+
+fn set(place: usize, limit: Limit) {
+    if kernel(place, None).is_ok_and(|found| found != limit) {
+        let _ = kernel(place, Some(limit));
+    }
+}
+
+/// Takes note of what the kernel has now.
+fn leave(place: usize) {
+    let limit = kernel(place, None).unwrap_or_default();
+    for (to, from) in LEFT[place].iter().zip(limit) {
+        to.store(from, Relaxed);
     }
 }
 
@@ -350,14 +379,13 @@ pub fn detached() {
         return;
     }
     for place in 0..LIMITS.len() {
-        let Ok([soft, hard]) = kernel(place, None) else {
-            continue;
-        };
-        let own = kept(place)[1].max(soft);
-        if own < hard {
-            let _ = kernel(place, Some([soft, own]));
+        if let Ok([soft, hard]) = kernel(place, None) {
+            let own = kept(place)[1].max(soft);
+            set(place, [soft, own.min(hard)]);
         }
+        leave(place);
     }
+    IS_LEFT.store(true, Relaxed);
 }
 
 #[cfg(test)]

@@ -88,6 +88,14 @@ pub fn clear(start: u64, bytes: u64) {
     }
 }
 
+/// Makes these the only ones in the list: all else was unmapped, and the app may get its addresses.
+pub fn keep(kept: &[Range]) {
+    OWNED.count.store(0, Relaxed);
+    for range in kept {
+        add(range.start, range.end - range.start);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -116,5 +124,12 @@ mod tests {
         assert_eq!(listed(), [(0x0f_f000, 0x10_0000)]);
         (0..2 * MAX_OWNED as u64).for_each(|n| add(0x100_0000 + n * 0x2000, 0x1000));
         assert!(list().missed.load(Relaxed) >= MAX_OWNED as u64);
+        let range = |start, end| Range { start, end };
+        keep(&[
+            range(0x10_0000, 0x10_2000),
+            range(0x10_2000, 0x10_3000),
+            range(0x20_0000, 0x20_1000),
+        ]);
+        assert_eq!(listed(), [(0x10_0000, 0x10_3000), (0x20_0000, 0x20_1000)]);
     }
 }

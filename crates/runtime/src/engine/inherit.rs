@@ -56,6 +56,7 @@ impl Process {
     /// The memory is a copy, of one thread alone.
     pub fn is_a_copy(&self) {
         self.namespaces.store(0, Relaxed);
+        self.busy.store(0, Relaxed);
     }
 
     /// Returns the process and the thread that has a stack at `at`, unless none has, or it has not begun.

@@ -26,6 +26,18 @@ pub struct Following {
     pub inherited: Vec<[u64; 4]>,
 }
 
+/// The way of a thread out of control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WayOut {
+    /// It is not on that.
+    #[default]
+    None,
+    /// It is no longer listed, and others are.
+    One,
+    /// It is no longer listed, and no other is.
+    Last,
+}
+
 /// One app instruction that runs natively, with the trap flag set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stepping {

@@ -1,7 +1,7 @@
 //! State that threads use one at a time.
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use trommel_queue::work;
 use trommel_queue::work::{LONG, Part};
@@ -42,6 +42,12 @@ impl Runtime {
     /// Takes a thread from the list.
     pub fn remove(&mut self, thread: &Thread) {
         self.threads.retain(|t| !core::ptr::eq(*t, thread));
+    }
+
+    /// Takes a thread from the list that is on its way out, or ends, and uses memory of the runtime meanwhile. [`Process::busy`] counts it.
+    pub fn part_from(&mut self, thread: &Thread) {
+        thread.process.busy.fetch_add(1, SeqCst);
+        self.remove(thread);
     }
 
     /// The translator, and what it works on.

@@ -22,7 +22,7 @@ use crate::channel::shields::Counting;
 use crate::engine::asking::Asking;
 use crate::engine::hints::Hints;
 use crate::engine::parts::Following;
-use crate::engine::parts::{Call, Presence, Spawned, Starting, Stepping};
+use crate::engine::parts::{Call, Presence, Spawned, Starting, Stepping, WayOut};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::{Actions, Pending};
 use crate::engine::window::state::Windowed;
@@ -54,6 +54,8 @@ pub struct Process {
     pub namespaces: AtomicU32,
     /// Areas of threads that have ended: address of the first node, see `Thread::node`.
     pub free: AtomicU64,
+    /// Threads that are no longer listed and may still use memory of the runtime.
+    pub busy: AtomicU64,
 }
 
 /// State that threads use one at a time, see [`crate::base::lock`].
@@ -176,6 +178,8 @@ pub struct Thread {
     pub spawned: Option<Spawned>,
     /// True if it is native when it returns from the signal handler that it is in.
     pub left: bool,
+    /// Its way out of control, if it is on that.
+    pub way_out: WayOut,
     /// The branch that it has just made leads to where no address is.
     pub nowhere: bool,
     /// The path that it executes, while that is recorded.

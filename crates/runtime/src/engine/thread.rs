@@ -23,7 +23,7 @@ use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::crossing::entries;
 use crate::engine::parts::Following;
-use crate::engine::parts::{Call, Presence, Starting, Stepping};
+use crate::engine::parts::{Call, Presence, Starting, Stepping, WayOut};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::Pending;
 use crate::engine::state::{Node, Process, Runtime, Thread};
@@ -49,6 +49,7 @@ impl Process {
             areas: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             namespaces: AtomicU32::new(0),
             free: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
         }
     }
 
@@ -202,6 +203,7 @@ impl Thread {
             spawned: None,
             nowhere: false,
             left: false,
+            way_out: WayOut::None,
             recording: None,
             targets,
             area,

@@ -55,9 +55,9 @@ use crate::engine::state::{Process, Thread};
 use crate::engine::window;
 use crate::memory::locking;
 use crate::process::bursts;
+use crate::process::give_back;
 use crate::process::loan::stop_for_host;
 use crate::process::signal;
-use crate::process::taken;
 
 const SIGTRAP: u64 = 5;
 
@@ -184,7 +184,7 @@ pub fn request(info: &Info) -> Option<u64> {
 pub fn depart(thread: &Thread) {
     wait_to_depart(thread);
     signal::give_up(thread);
-    taken::give_place(thread);
+    give_back::leave(thread);
 }
 
 /// Waits, on the way to the app's own code, until the host has all threads out, if it wants that.
@@ -209,6 +209,11 @@ pub fn wait_to_depart(thread: &Thread) {
 #[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
     let attached = &current::process().queue.control().attached;
+    if give_back::is_done() {
+        limits::exact();
+        attached.bid_farewell.store(1, SeqCst);
+        stop_for_host();
+    }
     let mut runtime = current::process().runtime.lock();
     match runtime.has_windows() {
         true => {

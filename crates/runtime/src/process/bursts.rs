@@ -35,9 +35,11 @@ use crate::base::own;
 use crate::base::sys;
 use crate::crossing::arch::upcalls;
 use crate::engine::current;
+use crate::engine::parts::WayOut;
 use crate::engine::signals::Actions;
 use crate::engine::state::{Process, Runtime, Thread};
 use crate::memory::locking;
+use crate::process::give_back;
 use crate::process::loan::stop_for_host;
 
 /// The process rests from now on. No thread is under control.
@@ -69,7 +71,8 @@ pub unsafe extern "C" fn wake(told: *mut Wake) -> ! {
         (&mut *told, core::slice::from_raw_parts_mut(ids, count))
     };
     let process = current::process();
-    told.drop_all = match up(process, told, ids) {
+    let awake = (!give_back::is_done()).then(|| up(process, told, ids));
+    told.drop_all = match awake.flatten() {
         Some(()) => AWAKE,
         None => ASLEEP,
     };
@@ -149,6 +152,7 @@ fn again(process: &Process, runtime: &mut Runtime, thread: &mut Thread, id: u32)
     process.queue.hand_in(&mut thread.writer);
     thread.begin_anew();
     thread.left = false;
+    thread.way_out = WayOut::None;
     thread.nowhere = false;
     thread.unnamed = false;
     thread.presence.away = None;

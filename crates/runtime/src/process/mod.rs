@@ -7,6 +7,7 @@
 //! | [`bursts`] | control that comes and goes, with all translated code kept |
 //! | [`exec`] | programs replaced by others |
 //! | [`failure`] | failures of the runtime itself |
+//! | `give_back` | memory, when control has ended for good |
 //! | `loan` | a thread that works for the host |
 //! | [`memory`] | limits, and memory that is locked |
 //! | `request` | requests to the host |
@@ -23,6 +24,7 @@ pub mod attach;
 pub mod bursts;
 pub mod exec;
 pub mod failure;
+mod give_back;
 mod loan;
 pub mod memory;
 mod request;

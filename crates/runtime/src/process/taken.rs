@@ -7,22 +7,20 @@
 //! # Strategy
 //! * A program that wants the place is detached by the host, which takes the runtime out ([`request::detach_own`]). Threads that wait in the
 //!   kernel go on there. Meanwhile the thread comes here again and again with the call that it has not made.
-//! * Where the host cannot do that, a program of one thread detaches itself. Nothing of the runtime is needed any more then: it is unmapped but for
-//!   the image and the thread's stacks ([`give_place`]), which the app's own call may replace.
+//! * Where the host cannot do that, a program of one thread detaches itself. The runtime gives its memory back then, but for a remainder
+//!   (`crate::process::give_back`), which the app's own call may replace.
 //! * With further threads the runtime stays then. The call is answered like one that the kernel has no memory for.
 //! * What is to be unmapped is unmapped around the runtime, if there are further threads.
 //! * Protection and advice for the runtime's memory are refused as where nothing is.
 //!
 //! The list of the runtime's memory ([`own`]) has ranges that were unmapped again, too. That is no harm here.
-#![allow(unsafe_code)] // reason: unmaps the runtime's memory.
+#![allow(unsafe_code)] // reason: makes system calls of the app's.
 
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
-use crate::base::area::SECOND_OFFSET;
 use crate::base::own;
 use crate::base::sys;
 use crate::engine::change::change_map;
@@ -34,9 +32,6 @@ const BETWEEN: u64 = 200_000;
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
-
-/// The runtime's memory goes when its last thread leaves.
-static GOES: AtomicBool = AtomicBool::new(false);
 
 /// Outcome of a call that concerns the runtime's memory.
 pub(super) enum Outcome {
@@ -78,10 +73,7 @@ pub(super) fn look(thread: &mut Thread, number: u32, a: &[u64; 6]) -> Option<Out
         return Some(Outcome::Again);
     }
     Some(match concern {
-        Concern::Replaces(..) | Concern::Unmaps(_) if alone => {
-            GOES.store(true, Relaxed);
-            Outcome::Detach
-        }
+        Concern::Replaces(..) | Concern::Unmaps(_) if alone => Outcome::Detach,
         Concern::Replaces(_, refusal) => Outcome::Answer(refusal),
         Concern::Unmaps(_) => Outcome::Answer(unmap_around(thread, range)),
         Concern::Changes(_) => Outcome::Answer(ENOMEM),
@@ -167,34 +159,4 @@ fn unmap_around(thread: &Thread, range: Range) -> i64 {
         at = end;
     }
     0
-}
-
-/// Unmaps the runtime but for its image and the stacks of the thread, if somebody wants the place. The thread is the last one, about to
-/// leave the handler by which it becomes native.
-pub(super) fn give_place(thread: &Thread) {
-    if !GOES.load(Relaxed) {
-        return;
-    }
-    let kept = Range {
-        start: thread.area(),
-        end: thread.area() + SECOND_OFFSET as u64,
-    };
-    for range in own::ranges() {
-        for part in [
-            Range {
-                end: range.end.min(kept.start),
-                ..range
-            },
-            Range {
-                start: range.start.max(kept.end),
-                ..range
-            },
-        ] {
-            if part.start < part.end {
-                let args = [part.start, part.end - part.start, 0, 0, 0, 0];
-                // SAFETY: nothing of it is used any more.
-                let _ = unsafe { sys::call(nr::__NR_munmap, args) };
-            }
-        }
-    }
 }

@@ -654,17 +654,18 @@ pub unsafe extern "C" fn wake() {
 }
 
 /// Ends the thread by the call `number`. Puts `node` at the front of the list at `list` first. From then on the thread's
-/// area may be given to another, so nothing of it is accessed.
+/// area may be given to another, so nothing of it is accessed. Then the thread is one less of those that `busy` counts.
 ///
 /// # Safety
 /// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its
-/// first word links the list.
+/// first word links the list. `busy` counts the thread.
 #[unsafe(naked)]
 pub unsafe extern "C" fn exit_thread(
     status: u64,
     list: *const u64,
     node: *mut u64,
     number: u64,
+    busy: *const u64,
 ) -> ! {
     naked_asm!(
         "mov rax, [rsi]",
@@ -672,6 +673,7 @@ pub unsafe extern "C" fn exit_thread(
         "mov [rdx], rax",
         "lock cmpxchg [rsi], rdx",
         "jne 2b",
+        "lock dec qword ptr [r8]",
         "mov eax, ecx",
         "syscall",
         "ud2",

@@ -11,9 +11,11 @@ use crate::base::signals::{
 use crate::base::signals::{bit, is_synchronous, set_action, set_mask};
 use crate::base::sys;
 use crate::crossing::arch;
+use crate::engine::parts::WayOut;
 use crate::engine::state::Runtime;
 use crate::engine::state::{Process, Thread};
 use crate::memory::locking;
+use crate::process::give_back;
 use crate::process::signal::{give_back_aside, stop_stepping};
 
 /// The last step of detaching, in a signal handler: everything of the kernel's is the app's again.
@@ -47,10 +49,14 @@ pub(super) fn leave_blocked(
     if !runtime.broken {
         runtime.leave_path(thread);
     }
-    runtime.remove(thread);
+    runtime.part_from(thread);
     if runtime.broken {
         runtime.bury_ended(thread.process);
     }
+    thread.way_out = match runtime.threads.is_empty() {
+        true => WayOut::Last,
+        false => WayOut::One,
+    };
     // Others need the runtime's handlers still, unless they are not theirs.
     if runtime.threads.is_empty() || thread.has_own_actions() {
         runtime.actions_of(thread).give_back();
@@ -111,23 +117,17 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
     // another thread may change a disposition meanwhile, and the child gets the old or the new one.
     let runtime = unsafe { thread.process.runtime.peek() };
     runtime.actions.give_back();
-    if thread
-        .signals
-        .before_child
-        .is_some_and(|saved| saved.locked.is_some())
-    {
+    let is_copy = (thread.signals.before_child).is_some_and(|saved| saved.locked.is_some());
+    if is_copy {
         limits::detached();
-    }
-    if thread
-        .signals
-        .before_child
-        .is_some_and(|saved| saved.locked.is_some())
-    {
         runtime.code_pages.unprotect();
     }
     become_native(thread, context, frame);
     thread.left = false;
     give_up(thread);
+    if is_copy {
+        give_back::in_copy(thread);
+    }
 }
 
 /// A synchronous signal has found a native thread while the dispositions were not the app's. Now

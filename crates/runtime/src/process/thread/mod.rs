@@ -31,7 +31,7 @@ mod fork;
 mod spawn;
 
 use crate::crossing::arch::upcalls;
-use crate::engine::parts::{Spawned, Starting, Stepping};
+use crate::engine::parts::{Spawned, Starting, Stepping, WayOut};
 pub use fork::child;
 pub use spawn::Flags;
 
@@ -46,8 +46,8 @@ use crate::crossing::arch;
 use crate::engine::native;
 use crate::engine::signals::Pending;
 use crate::engine::state::Runtime;
-use crate::engine::state::Thread;
-use crate::process::syscall;
+use crate::engine::state::{Node, Thread};
+use crate::process::{give_back, syscall};
 
 impl Thread {
     /// A new thread's area, with the app's state after the call that starts it.
@@ -83,6 +83,7 @@ impl Thread {
         self.signals = Pending::new(own);
         self.signals.stack.flags = signals::SS_DISABLE;
         self.leaving = false;
+        self.way_out = WayOut::None;
         self.stepping = Stepping::No;
         self.single = None;
         self.full = false;
@@ -155,7 +156,7 @@ impl Thread {
         self.end_counter_array();
         let last = {
             let mut runtime = process.runtime.lock();
-            runtime.remove(self);
+            runtime.part_from(self);
             let last = runtime.threads.is_empty();
             if last && process.is_leaving() {
                 runtime.actions.give_back();
@@ -171,9 +172,15 @@ impl Thread {
                 Relaxed,
             );
         }
-        let node = &raw mut self.node;
+        let mut node = &raw mut self.node;
+        let mut last_node = Node { next: 0, thread: 0 };
+        if last && process.is_leaving() && give_back::finish(self) {
+            // Its own is no more.
+            node = &raw mut last_node;
+        }
+        let (free, busy) = (process.free.as_ptr(), process.busy.as_ptr());
         // SAFETY: signals are blocked; nothing of the thread is used from here on.
-        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast(), number.into()) }
+        unsafe { arch::exit_thread(status, free, node.cast(), number.into(), busy) }
     }
 }
 

@@ -160,7 +160,7 @@ impl Thread {
         }
         self.end_counter_array();
         let mut runtime = process.runtime.lock();
-        runtime.remove(self);
+        runtime.part_from(self);
         let mut others = false;
         if let Some(own) = self.spawned.take() {
             others = number == nr::__NR_exit_group && Rc::strong_count(&own.group) > 1;
@@ -181,8 +181,9 @@ impl Thread {
             false => drop(runtime),
         }
         let node = &raw mut self.node;
+        let (free, busy) = (process.free.as_ptr(), process.busy.as_ptr());
         // SAFETY: signals are blocked; nothing of the thread is used from here on.
-        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast(), number.into()) }
+        unsafe { arch::exit_thread(status, free, node.cast(), number.into(), busy) }
     }
 }
 
