@@ -3,6 +3,7 @@
 //! `TROMMEL_ATTACH_CYCLES` sets how often each is attached to.
 
 mod bursts;
+mod containers;
 mod refusals;
 
 use std::fs;
@@ -19,6 +20,7 @@ use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, wor
 use trommel_conformance::not_tested::not_tested;
 
 use bursts::{burst_counts, family_in_bursts, other_kinds, paced, vforks};
+use containers::of_a_container;
 use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
@@ -122,6 +124,9 @@ fn main() {
             }));
         }
     }
+    trials.push(Trial::test("a program of a container", || {
+        Ok(of_a_container()?)
+    }));
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
     trials.push(Trial::test("dispatched system calls", || Ok(dispatched()?)));

@@ -4,14 +4,19 @@
 //! finds the region's file and the `vaddr` of its bytes. Modules are numbered in the order in
 //! which their code first ran. A later region replaces what it overlaps of earlier ones. Before that happens the runtime
 //! waits until all records of the old code are folded.
+//!
+//! A path is one of the process. Where that sees other files than we do (a container), its file is found through `/proc/PID/root`, and the
+//! module has that path, unless ours has the same build id: what is at the path here may be another program.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use nix::unistd::Pid;
 use trommel_profile::{Loaded, Module};
 use trommel_queue::dict::TargetPc;
 use trommel_symbol::elf::{self, Format};
@@ -30,7 +35,15 @@ struct Known {
 
 /// Files that were inspected once: processes of a run have most of them in common.
 #[derive(Clone, Default)]
-pub struct Images(Rc<Inspected>);
+pub struct Images(Rc<Inspected>, Option<Seer>);
+
+/// A process whose paths they are.
+#[derive(Clone, Copy)]
+struct Seer {
+    pid: Pid,
+    /// It saw other files than we do at first, in case that it is gone.
+    elsewhere: bool,
+}
 
 /// A file by path and inode.
 type FileKey = (Vec<u8>, u64);
@@ -43,6 +56,32 @@ struct Inspected {
 }
 
 impl Images {
+    /// The files as a process sees them.
+    #[must_use]
+    pub fn seen_by(&self, pid: Pid) -> Self {
+        let elsewhere = is_elsewhere(pid) == Some(true);
+        Self(Rc::clone(&self.0), Some(Seer { pid, elsewhere }))
+    }
+
+    /// Returns the path at which we find the file of a process's path.
+    fn path(&self, path: &[u8], inode: u64) -> Vec<u8> {
+        let is_other = |seer: &Seer| {
+            path.starts_with(b"/") && is_elsewhere(seer.pid).unwrap_or(seer.elsewhere)
+        };
+        let Some(Seer { pid, .. }) = self.1.filter(is_other) else {
+            return path.to_vec();
+        };
+        let theirs = [format!("/proc/{pid}/root").as_bytes(), path].concat();
+        let build_id = |path: &[u8]| {
+            let image = self.image(path, inode)?;
+            (!image.build_id.is_empty()).then(|| image.build_id.clone())
+        };
+        match build_id(&theirs) {
+            Some(id) if build_id(path).is_some_and(|ours| ours == id) => path.to_vec(),
+            _ => theirs,
+        }
+    }
+
     fn image(&self, path: &[u8], inode: u64) -> Option<Rc<elf::Image>> {
         let mut files = self.0.files.borrow_mut();
         let inspect = || match elf::inspect(Path::new(OsStr::from_bytes(path))) {
@@ -72,6 +111,16 @@ impl Images {
         let read = || own_vdso().map_or_else(Vec::new, |v| build_id_of(&v));
         self.0.vdso.get_or_init(read).clone()
     }
+}
+
+/// Returns true if a process sees other files than we do. `None`: it is gone.
+fn is_elsewhere(pid: Pid) -> Option<bool> {
+    let of = |process: &str| -> Option<_> {
+        let namespace = std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()?;
+        let root = std::fs::metadata(format!("/proc/{process}/root")).ok()?;
+        Some((namespace, root.dev(), root.ino()))
+    };
+    Some(of(&pid.to_string())? != of("self")?)
 }
 
 /// The modules of a process and where they are.
@@ -201,7 +250,8 @@ impl Modules {
         let Ok(number) = u16::try_from(self.list.len()) else {
             return ModuleId::ANON;
         };
-        let image = self.inspected.image(&region.path, region.inode);
+        let path = self.inspected.path(&region.path, region.inode);
+        let image = self.inspected.image(&path, region.inode);
         let id = ModuleId(number);
         let build_id = match &image {
             Some(image) => image.build_id.clone(),
@@ -210,7 +260,7 @@ impl Modules {
         };
         self.list.push(Module {
             id,
-            path: region.path.clone(),
+            path,
             build_id,
             loaded: None,
         });
@@ -220,7 +270,8 @@ impl Modules {
 
     /// The call frames of a module, where its file describes them.
     pub fn frames(&self, module: ModuleId) -> Option<Rc<Frames>> {
-        let (path, inode, image) = self.images.get(usize::from(module.0))?;
+        let (_, inode, image) = self.images.get(usize::from(module.0))?;
+        let path = &self.list.get(usize::from(module.0))?.path;
         self.inspected.frames(path, *inode, image.as_deref()?)
     }
 

@@ -19,6 +19,18 @@ fn own_number(status: &Path) -> Option<i32> {
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
+/// Returns whether a thread of a process, by our number for it, sees itself as `seen`.
+pub fn is_seen_as(process: Pid, thread: Pid, seen: u32) -> bool {
+    let status = format!("/proc/{process}/task/{thread}/status");
+    own_number(Path::new(&status)) == i32::try_from(seen).ok()
+}
+
+/// Returns whether a process sees other numbers than we do.
+pub fn are_other(process: Pid) -> bool {
+    let own = own_number(Path::new(&format!("/proc/{process}/status")));
+    own.is_some_and(|own| own != process.as_raw())
+}
+
 fn numbers(directory: &str) -> impl Iterator<Item = i32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

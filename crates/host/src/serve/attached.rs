@@ -14,6 +14,7 @@ use trommel_queue::State;
 
 use crate::channel::bell;
 use crate::channel::family::Family;
+use crate::channel::pids;
 use crate::channel::shared::Shared;
 use crate::kernel::clocks;
 use crate::kernel::interrupt::Guard;
@@ -56,6 +57,7 @@ pub fn record_running(
     let prepare = |file: OwnedFd| -> io::Result<()> {
         let family = Family::of(file)?;
         let shared = Shared::first(&family, terms)?;
+        shared.set_foreign(pids::are_other(pid));
         shared.warm();
         made = Some(shared);
         Ok(())

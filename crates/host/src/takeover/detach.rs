@@ -37,6 +37,7 @@ use trommel_queue::thread_page::{
 };
 use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
 
+use crate::channel::pids;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
@@ -375,7 +376,8 @@ impl Remains {
                 .first_chunk()
                 .map_or(0, |b| u32::from_le_bytes(*b))
         };
-        if half(0) != tid.as_raw() as u32 {
+        let (seen, own) = (half(0), tid.as_raw() as u32);
+        if seen != own && (seen == 0 || !pids::is_seen_as(tracees.pid(), tid, seen)) {
             // New: it has its parent's GS for its first instructions.
             return Ok(Position::Busy);
         }

@@ -75,7 +75,7 @@ impl Session<'_> {
     ) -> Folder {
         let number = pid.as_raw() as u32;
         let selection = Selection::new(self.options.only.clone(), program, self.files);
-        let images = self.images.clone();
+        let images = self.images.seen_by(pid);
         let budget = Rc::clone(&self.budget);
         let counts = self.terms.counts;
         let events = (self.options.kinds, counts);

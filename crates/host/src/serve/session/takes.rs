@@ -30,6 +30,7 @@ use nix::unistd::Pid;
 
 use super::Session;
 use crate::channel::family::Family;
+use crate::channel::pids;
 use crate::channel::shared::Shared;
 use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::{self, Refusal, only_descendants};
@@ -201,6 +202,7 @@ impl Session<'_> {
             // All its threads are stopped.
             let alone = is_alone(pid);
             shared.control().host.alone.store(alone.into(), Relaxed);
+            shared.set_foreign(pids::are_other(pid));
             shared.warm();
             made = Some((family, shared));
             Ok(())
