@@ -44,6 +44,19 @@ static unsigned __attribute__((noinline)) cross(void)
     return sum;
 }
 
+/* Accesses through FS: with an index, and with a base. */
+static __thread unsigned own[4096];
+static __thread unsigned last;
+
+static unsigned __attribute__((noinline)) through_fs(unsigned step)
+{
+    for (unsigned n = 0; n < 400000; n++) {
+        own[n * step & 4095] += n;
+        last = own[last & 4095] + n;
+    }
+    return last;
+}
+
 static int __attribute__((noinline)) deep(int n)
 {
     volatile char room[200];
@@ -68,7 +81,7 @@ int main(int argc, char **argv)
             text[random >> 13] ^= n;
         }
         move(copy, text, sizeof text);
-        sum += cross() + deep(900) + copy[77];
+        sum += cross() + deep(900) + copy[77] + through_fs(17);
     }
     printf("%u %u %.0f\n", at, sum, c[N / 2][N / 3]);
     return 0;

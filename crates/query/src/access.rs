@@ -12,8 +12,8 @@
 //!
 //! Left out are: accesses through FS or GS, whose base is in no general register; `xlat`, and bits named by a register; gathers and
 //! scatters, and those under a mask, which access what a vector says; repeated string instructions, whose size is in a
-//! register; state saved as a whole; what `call`, `ret` and indirect jumps do to memory. [`all`] has also those of `call`, `ret` and
-//! indirect jumps, and of repeated `movs`, `stos` and `lods`, whose number of elements is recorded beside their addresses.
+//! register; state saved as a whole; what `call`, `ret` and indirect jumps do to memory. [`all`] has also those through FS, those of `call`,
+//! `ret` and indirect jumps, and of repeated `movs`, `stos` and `lods`, whose number of elements is recorded beside their addresses.
 
 use iced_x86::{
     CodeSize, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -37,6 +37,8 @@ pub struct Access {
     pub displacement: u64,
     /// Addresses are cut to 32 bits.
     pub short: bool,
+    /// The base of FS is added. Its displacement has 32 bits.
+    pub thread_local: bool,
     /// Its bytes.
     pub size: u16,
     /// It reads.
@@ -83,7 +85,7 @@ impl Accesses {
     }
 }
 
-/// The accesses of an instruction, without those of transfers and repeated instructions.
+/// The accesses of an instruction, without those of transfers and repeated instructions, and without those through FS.
 pub fn accesses(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Accesses {
     let leaves = !matches!(
         instruction.flow_control(),
@@ -91,7 +93,7 @@ pub fn accesses(info: &mut InstructionInfoFactory, instruction: &Instruction) ->
     );
     match leaves || is_repeated(instruction) {
         true => Accesses::default(),
-        false => all(info, instruction),
+        false => all(info, instruction, false),
     }
 }
 
@@ -100,7 +102,12 @@ fn is_repeated(i: &Instruction) -> bool {
 }
 
 /// The accesses of an instruction, with those of transfers, and of repeated instructions where `rcx` says how many there are.
-pub fn all(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Accesses {
+/// `thread_local`: and those through FS.
+pub fn all(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    thread_local: bool,
+) -> Accesses {
     use Mnemonic as M;
     let i = instruction;
     let repeated = is_repeated(i);
@@ -128,9 +135,12 @@ pub fn all(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Acce
             true => i.memory_size().size() as u16,
             false => memory.memory_size().size() as u16,
         };
-        let based = |r: Register| matches!(r, Register::FS | Register::GS);
+        let through_fs = memory.segment() == Register::FS;
+        let short = memory.address_size() == CodeSize::Code32;
+        let is_near = i32::try_from(memory.displacement() as i64).is_ok();
         let known = |r: Register| r == Register::None || is_relative(r) || number(r).is_some();
-        if based(memory.segment())
+        if memory.segment() == Register::GS
+            || through_fs && (!thread_local || short || !is_near)
             || size == 0
             || !known(memory.base())
             || !known(memory.index())
@@ -143,7 +153,8 @@ pub fn all(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Acce
             base: number(memory.base()),
             index: number(memory.index()).map(|r| (r, memory.scale().trailing_zeros() as u8)),
             displacement: memory.displacement(),
-            short: memory.address_size() == CodeSize::Code32,
+            short,
+            thread_local: through_fs,
             size,
             reads,
             writes,
@@ -448,9 +459,28 @@ mod tests {
             (&[0xf3, 0xa6], &[], false, "repe cmpsb"),
             (&[0xf2, 0xae], &[], false, "repne scasb"),
             (&[0x50], &[(Some(4), -8, 8, false, true)], false, "push rax"),
+            (
+                &[0x64, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0],
+                &[(None, 0x28, 4, true, false)],
+                false,
+                "mov eax, fs:[0x28]",
+            ),
+            (
+                &[0x64, 0x01, 0x44, 0x8b, 0xf8],
+                &[(Some(3), -8, 4, true, true)],
+                false,
+                "add fs:[rbx+rcx*4-8], eax",
+            ),
+            (&[0x64, 0x67, 0x8b, 0x03], &[], false, "mov eax, fs:[ebx]"),
+            (
+                &[0x65, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
+                &[],
+                false,
+                "mov eax, gs:[0]",
+            ),
         ];
         for (bytes, expected, repeated, text) in cases {
-            let found = all(&mut InstructionInfoFactory::new(), &decoded(bytes));
+            let found = all(&mut InstructionInfoFactory::new(), &decoded(bytes), true);
             let tell = |a: &Access| (a.base, a.displacement as i64, a.size, a.reads, a.writes);
             let mut told: Vec<Told> = found.iter().map(tell).collect();
             let mut expected = expected.to_vec();

@@ -32,6 +32,7 @@ use trommel_queue::{
 use crate::channel::family::{Family, Known, Newcomer, Pages};
 use crate::channel::futex::futex_wake;
 use crate::channel::terms::Terms;
+use crate::kernel::bases;
 use crate::kernel::limits::Limits;
 
 mod chunks;
@@ -149,7 +150,10 @@ impl Shared {
         control.setup.stacks.store(terms.stacks.into(), Relaxed);
         control.setup.contexts.store(terms.contexts, Relaxed);
         control.setup.follow.store(terms.follow.into(), Relaxed);
-        control.setup.fsgsbase.store(has_fsgsbase().into(), Relaxed);
+        control
+            .setup
+            .fsgsbase
+            .store(bases::has_instructions().into(), Relaxed);
         terms.tracing.write(control);
         control.host.pid.store(std::process::id(), Relaxed);
         control
@@ -383,11 +387,4 @@ fn word(pages: &Pages, offset: usize) -> u64 {
     assert!(offset + 8 <= SLOT_BYTES);
     // SAFETY: inside the mapping; read once.
     unsafe { ptr::read_volatile(pages.map.as_ptr().add(offset).cast::<u64>()) }
-}
-
-/// Returns whether the kernel lets programs read and write the bases of FS and GS by instructions, as it tells us and whatever it starts.
-fn has_fsgsbase() -> bool {
-    const FSGSBASE: u64 = 1 << 1;
-    // SAFETY: reads what the process was started with.
-    unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }

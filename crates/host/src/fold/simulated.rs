@@ -34,6 +34,7 @@ use crate::fold::acyclic::Places;
 use crate::fold::dictionary::{Instruction, Move};
 use crate::fold::exact::Tables;
 use crate::fold::threads::{FIRST_THREAD, is_first};
+use crate::kernel::bases;
 use predictor::Predictor;
 use sharing::Lines;
 
@@ -149,7 +150,9 @@ impl Simulator {
         for instruction in &all[self.known.len()..] {
             let (bytes, pc) = (instruction.bytes(), instruction.pc());
             let decoded = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
-            self.known.push(access::all(&mut self.info, &decoded));
+            let through_fs = bases::has_instructions();
+            let found = access::all(&mut self.info, &decoded, through_fs);
+            self.known.push(found);
         }
         let accesses = self.known.get(number as usize).copied();
         self.pending.accesses = accesses.unwrap_or_default();

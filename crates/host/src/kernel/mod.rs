@@ -10,6 +10,7 @@
 //! | [`knock`] | a signal to the busiest thread of a process, so that the runtime looks around |
 //! | `handle` | a handle of a process: whether it has ended, and how |
 //! | [`addresses`] | programs at the same addresses in each run |
+//! | [`bases`] | whether programs may read and write the bases of FS and GS by instructions |
 //! | [`births`] | a cheap test for new threads and processes |
 //! | [`running`] | what `/proc` reports about a process, and why it cannot be attached |
 //! | [`limits`] | limits of a process that count what the runtime has in it |
@@ -22,6 +23,7 @@
 //! | `large` | vectors in huge pages, for tables accessed at random |
 
 pub mod addresses;
+pub mod bases;
 pub mod births;
 pub(crate) mod clocks;
 pub mod compiled;

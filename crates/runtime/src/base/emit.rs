@@ -303,6 +303,11 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// `rdfsbase to`.
+    pub fn read_fs_base(&mut self, to: Reg) {
+        self.raw(&[0xf3, 0x48 | to.high() as u8, 0x0f, 0xae, 0xc0 | to.low()]);
+    }
+
     /// `lea to, mem`: its address, without the segment's base.
     pub fn lea_mem(&mut self, to: Reg, mem: &Mem) {
         self.operand_form(to, true, mem, |code| code.raw(&[0x8d]));

@@ -24,6 +24,11 @@ pub unsafe fn use_instructions() {
     ENABLED.store(true, Relaxed);
 }
 
+/// Returns true if the kernel has enabled the instructions.
+pub fn has_base_instructions() -> bool {
+    ENABLED.load(Relaxed)
+}
+
 /// The FS base, which is the app's. It may write it at any time, with no system call.
 pub fn fs_base() -> u64 {
     if ENABLED.load(Relaxed) {

@@ -140,7 +140,7 @@ mod stamps;
 pub mod upcalls;
 
 pub use attempt::{Numbered, attempt};
-pub use bases::{fs_base, gs_base, set_gs_base, use_instructions};
+pub use bases::{fs_base, gs_base, has_base_instructions, set_gs_base, use_instructions};
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
 pub use leaving::{has_tiles, leave};
 pub use peek::{peek, poke};

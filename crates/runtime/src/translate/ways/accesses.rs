@@ -7,11 +7,12 @@
 //! # Strategy
 //! Each instruction is an item of the dictionary, with its bytes. Each of its accesses
 //! ([`trommel_query::access`], by which the host reads the record) is an event whose value is the address, worked out
-//! before the instruction by a `lea` into a register that it does not use. Windows leave out transfers and repeated instructions;
-//! elsewhere those have their addresses too, and a word with the number of repetitions.
+//! before the instruction by a `lea` into a register that it does not use. Windows leave out accesses through FS, transfers and repeated instructions;
+//! elsewhere those have their addresses too, and a word with the number of repetitions. The base of FS is read by the instruction for it: where
+//! the kernel does not allow that, accesses through FS are left out.
 //!
 //! # Why it is correct
-//! Neither `lea` nor `mov` touches flags or memory of the app's. When the instruction is executed all registers are the app's but for
+//! None of `lea`, `mov` and `rdfsbase` touches flags or memory of the app's. When the instruction is executed all registers are the app's but for
 //! those that its step says are not; so a fault finds what it does without this.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
@@ -22,6 +23,7 @@ use trommel_tuple::Kind;
 use super::{Needs, Way};
 use crate::base::decode::Insn;
 use crate::base::emit::{Code, Mem, Reg};
+use crate::crossing::arch;
 use crate::slot;
 use crate::translate::operands::free_register;
 use crate::translate::walk::At;
@@ -64,7 +66,7 @@ impl Way for Addresses {
         let mut info = InstructionInfoFactory::new();
         let accesses = match t.config.windows {
             true => access::accesses(&mut info, &decoded),
-            false => access::all(&mut info, &decoded),
+            false => access::all(&mut info, &decoded, arch::has_base_instructions()),
         };
         for _ in 0..accesses.words() {
             let kind = Kind::Address;
@@ -127,6 +129,9 @@ impl Translator {
 impl Code<'_> {
     /// The address of an access to `to`.
     fn address(&mut self, to: Reg, access: &Access) {
+        if access.thread_local {
+            return self.thread_local_address(to, access);
+        }
         let based = access.base.is_some() || access.index.is_some();
         let disp = i32::try_from(access.displacement as i64);
         let (true, Ok(disp)) = (based, disp) else {
@@ -141,5 +146,24 @@ impl Code<'_> {
             short: access.short,
         };
         self.lea_mem(to, &mem);
+    }
+
+    /// The same, through FS. The base is the app's, which may write it at any time.
+    fn thread_local_address(&mut self, to: Reg, access: &Access) {
+        let sum = |base, index, disp| Mem {
+            base: Some(base),
+            index,
+            disp,
+            fs: false,
+            short: false,
+        };
+        self.read_fs_base(to);
+        // It has 32 bits.
+        let disp = access.displacement as i32;
+        let index = access.index.map(|(r, scale)| (Reg(r), scale));
+        self.lea_mem(to, &sum(to, index, disp));
+        if let Some(base) = access.base {
+            self.lea_mem(to, &sum(Reg(base), Some((to, 0)), 0));
+        }
     }
 }
