@@ -1,7 +1,9 @@
 //! The parser of specs: one pass, no backtracking, an error at the column where reading stopped.
 
+mod cursor;
+
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::str::FromStr;
 
 use super::{
@@ -11,6 +13,7 @@ use super::{
 use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
 use crate::sketch::count_min::MAX_ROWS;
+use cursor::Cursor;
 
 const MAX_ENTRIES: u64 = 1 << 24;
 const MAX_TABLE: u64 = 4096;
@@ -86,141 +89,7 @@ impl FromStr for Percent {
         }
     }
 }
-
-struct Cursor<'a> {
-    text: &'a str,
-    position: usize,
-    hash: HashKind,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            position: 0,
-            hash: HashKind::Paper,
-        }
-    }
-
-    fn rest(&self) -> &'a str {
-        &self.text[self.position..]
-    }
-
-    fn error_at(&self, position: usize, message: &str) -> SpecError {
-        SpecError {
-            column: self.text[..position].chars().count() + 1,
-            message: message.to_string(),
-        }
-    }
-
-    fn error(&self, message: &str) -> SpecError {
-        self.error_at(self.position, message)
-    }
-
-    fn found(&self) -> String {
-        match self.rest().chars().next() {
-            Some(c) => format!("{c:?}"),
-            None => "the end".to_string(),
-        }
-    }
-
-    fn take(&mut self, literal: &str) -> bool {
-        let found = self.rest().starts_with(literal);
-        if found {
-            self.position += literal.len();
-        }
-        found
-    }
-
-    /// The literal, or an error at its first character that differs.
-    fn expect(&mut self, literal: &str, form: &str) -> Result<()> {
-        for c in literal.chars() {
-            if !self.rest().starts_with(c) {
-                let found = self.found();
-                return Err(self.error(&format!("expected {c:?}, found {found}; {form}")));
-            }
-            self.position += c.len_utf8();
-        }
-        Ok(())
-    }
-
-    fn digits(&mut self, what: &str) -> Result<u64> {
-        let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
-        if digits == 0 {
-            let found = self.found();
-            return Err(self.error(&format!("expected a number ({what}), found {found}")));
-        }
-        let value = self.rest()[..digits].parse().unwrap_or(u64::MAX);
-        self.position += digits;
-        Ok(value)
-    }
-
-    fn number(&mut self, what: &str, least: u64, most: u64) -> Result<u32> {
-        let start = self.position;
-        let mut value = self.digits(what)?;
-        if self.take("k") {
-            value = value.saturating_mul(1000);
-        } else if self.take("M") {
-            value = value.saturating_mul(1_000_000);
-        }
-        if (least..=most).contains(&value) {
-            Ok(value as u32)
-        } else {
-            let message = format!("the {what} must be between {least} and {most}");
-            Err(self.error_at(start, &message))
-        }
-    }
-
-    /// A number of entries that an index of whole bits can address.
-    fn power(&mut self, what: &str) -> Result<u32> {
-        let start = self.position;
-        let n = self.number(what, 1, MAX_ENTRIES)?;
-        self.whole_bits(start, what, n, 1)?;
-        Ok(n)
-    }
-
-    fn whole_bits(&self, start: usize, what: &str, n: u32, parts: u32) -> Result<()> {
-        if n.is_multiple_of(parts) && (n / parts).is_power_of_two() {
-            return Ok(());
-        }
-        let each = (n / parts).max(1);
-        let above = each.next_power_of_two();
-        let below = if above > 1 { above / 2 } else { 1 };
-        let split = if parts == 1 {
-            String::new()
-        } else {
-            format!(" divided by {parts}")
-        };
-        let message = format!(
-            "the {what} ({n}){split} must be a power of two, as the hash folds to an index of \
-             whole bits; take {} or {}",
-            below * parts,
-            above * parts
-        );
-        Err(self.error_at(start, &message))
-    }
-
-    fn percent(&mut self, what: &str) -> Result<Percent> {
-        let start = self.position;
-        let whole = self.digits(what)?;
-        let mut millionths = whole.saturating_mul(1_000_000);
-        if self.take(".") {
-            let decimals = self.rest().bytes().take_while(u8::is_ascii_digit).count();
-            if decimals == 0 || decimals > 6 {
-                return Err(self.error("one to six decimals follow the point"));
-            }
-            let part: u64 = self.rest()[..decimals].parse().unwrap_or(0);
-            millionths = millionths.saturating_add(part * 10u64.pow(6 - decimals as u32));
-            self.position += decimals;
-        }
-        self.expect("%", "a share is written 1% or 0.1%")?;
-        if millionths == 0 || millionths > u64::from(Percent::WHOLE.0) {
-            let message = format!("the {what} must be above 0% and at most 100%");
-            return Err(self.error_at(start, &message));
-        }
-        Ok(Percent(millionths as u32))
-    }
-
+impl Cursor<'_> {
     /// The filter, if there is one, with the `+` after it.
     fn filter(&mut self) -> Result<Option<FilterSpec>> {
         if !self.take("F") {

@@ -1,5 +1,7 @@
 //! Every form of a spec, and every way to get one wrong.
 
+use alloc::string::ToString;
+
 use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
