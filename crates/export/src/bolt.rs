@@ -125,12 +125,12 @@ impl Named {
                 }
             };
             let end = symbol.start.saturating_add(symbol.size);
-            // The first name of a place is enough: BOLT knows all of them.
-            if functions
-                .last()
-                .is_none_or(|(start, ..)| *start != symbol.start)
-            {
-                functions.push((symbol.start, end, escaped(&name)));
+            match functions.last_mut() {
+                // The first name of a place is enough: BOLT knows all of them.
+                Some((start, known, _)) if *start == symbol.start => *known = end.max(*known),
+                // To BOLT a symbol within a function is another entry of it.
+                Some((_, known, _)) if symbol.start < *known => {}
+                _ => functions.push((symbol.start, end, escaped(&name))),
             }
         }
         Self { functions }
@@ -196,5 +196,27 @@ mod tests {
             "",
         ];
         assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn symbols_within_a_function_are_of_it_and_one_of_them_with_a_size_is_enough() {
+        let symbol = |name: &str, start, size| FunctionSymbol {
+            name: name.into(),
+            start,
+            size,
+            local: false,
+            file: None,
+        };
+        let named = Named::new(vec![
+            symbol("alias", 0x10, 0),
+            symbol("whole", 0x10, 0x20),
+            symbol("entry", 0x18, 4),
+            symbol("next", 0x30, 8),
+        ]);
+        let names = [0x10, 0x1a, 0x2f, 0x30].map(|at| match named.at(at) {
+            At::Unknown => String::new(),
+            At::Function(name, offset) => format!("{name}+{offset:x}"),
+        });
+        assert_eq!(names, ["alias+0", "alias+a", "alias+1f", "next+0"]);
     }
 }

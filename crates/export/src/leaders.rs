@@ -4,9 +4,9 @@
 //! BOLT cuts a function at the target of each branch in it, executed or not. A profile's straight lines are cut where control came.
 //!
 //! # Strategy
-//! Leaders are the targets of all direct branches in functions that were executed, and where recorded branches led. A straight line
-//! with a leader in its midst gives a way from the instruction before to the leader. Ways into what is no leader, such as back
-//! from a call in the midst of a block, are left out: they are in no graph.
+//! Leaders are the targets of all direct branches in functions that were executed, and where recorded branches led that the graph has
+//! ([`is_in_graph`]). A straight line with a leader in its midst gives a way from the instruction before to the leader. Ways into what is no
+//! leader, such as back from a call in the midst of a block, are left out: they are in no graph.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -56,11 +56,9 @@ pub(crate) fn transfers(
 
 fn leaders(input: &Input<'_, '_>, code: &Code<'_>, flow: &ModuleFlow) -> BTreeSet<u64> {
     let mut leaders = BTreeSet::new();
-    for transfer in flow.transfers.iter().filter(|t| flow.has(t.to)) {
-        if transfer.way.is_taken() || transfer.way == Way::NotTaken {
-            leaders.insert(transfer.to.vaddr().0);
-        }
-    }
+    let into = flow.transfers.iter().filter(|t| flow.has(t.to));
+    let known = into.filter(|transfer| is_in_graph(input, flow, transfer));
+    leaders.extend(known.map(|transfer| transfer.to.vaddr().0));
     let functions = input
         .program
         .functions
@@ -78,6 +76,19 @@ fn leaders(input: &Input<'_, '_>, code: &Code<'_>, flow: &ModuleFlow) -> BTreeSe
         }
     }
     leaders
+}
+
+/// Returns true if the code tells of a way, so that the place that it leads to begins a basic block. An indirect jump to another function
+/// may lead anywhere: `longjmp` comes back behind the call of `setjmp`, and an exception to where it is caught.
+fn is_in_graph(input: &Input<'_, '_>, flow: &ModuleFlow, transfer: &Transfer) -> bool {
+    match transfer.way {
+        Way::Taken | Way::NotTaken | Way::Jump | Way::Call => true,
+        Way::Indirect => {
+            let [from, to] = [transfer.from, transfer.to].map(|at| input.program.function_of(at));
+            flow.has(transfer.from) && from.is_some() && from == to
+        }
+        Way::Fall | Way::Back => false,
+    }
 }
 
 /// Places in a range where instructions are known to begin.

@@ -12,6 +12,7 @@ mod optimisers;
 mod paths;
 mod refusals;
 mod viewers;
+mod ways;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +35,8 @@ fn main() {
         .chain(paths::ALL)
         .chain(opened::ALL)
         .chain(refusals::ALL)
-        .chain(ends::ALL);
+        .chain(ends::ALL)
+        .chain(ways::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
 }

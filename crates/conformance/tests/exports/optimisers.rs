@@ -1,7 +1,7 @@
 //! Formats for compilers and for optimisers of binaries.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trommel_conformance::exec::{output, trommel};
@@ -95,8 +95,12 @@ fn taken(program: &Path, dir: &Path) -> Result<u64, String> {
     Ok(table.lines().filter(is).filter_map(count).sum())
 }
 
-/// Rewrites the program, and requires that all of the profile is used and the program takes fewer branches.
-fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), String> {
+/// Rewrites the program, and requires that all of the profile is used. Returns the path of the new program.
+pub(super) fn accepted(
+    recorded: &Recorded,
+    bolt: &Path,
+    profile: &Path,
+) -> Result<PathBuf, String> {
     let out = recorded.scratch.path("rewritten");
     let mut command = Command::new(bolt);
     command
@@ -116,6 +120,12 @@ fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), Str
     if !printed.contains("non-empty execution profile") {
         return Err(format!("no function has a profile:\n{printed}"));
     }
+    Ok(out)
+}
+
+/// Rewrites the program, and requires that it does the same, and takes fewer branches.
+fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), String> {
+    let out = accepted(recorded, bolt, profile)?;
     let dir = recorded.scratch.dir();
     let (before, after) = (run(&recorded.program, &[], dir)?, run(&out, &[], dir)?);
     if before != after {
