@@ -102,6 +102,7 @@ fn profile() -> Profile {
         sum: None,
         simulated: None,
         intervals: None,
+        scope: Default::default(),
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,
@@ -114,7 +115,7 @@ fn profile() -> Profile {
                 id: ModuleId(1),
                 path: b"/nowhere/app\x1b[31m".to_vec(),
                 build_id: vec![0xab, 0xcd],
-                loaded: None,
+                ..Module::default()
             },
         ],
         kinds: [
@@ -748,12 +749,12 @@ fn receiver_types_are_named_by_their_class() {
     profile.modules[1] = Module {
         id: ModuleId(1),
         path: app.to_str().expect("UTF-8").into(),
-        build_id: Vec::new(),
         loaded: Some(Loaded {
             start: bias,
             end: bias + 0x10000,
             bias,
         }),
+        ..Module::default()
     };
     let counts = BTreeMap::from([(at(0x500), vec![(1, 2), (bias + table + 16, 9)])]);
     let kind = KindProfile {

@@ -97,7 +97,7 @@ impl Extent {
             return Self::Unknown("neither branches nor calls were recorded");
         }
         let frequencies = match (&profile.windows, confidence.basis()) {
-            (None, Basis::Exact) if !profile.run.detach.is_empty() => {
+            (None, Basis::Exact) if !profile.unobserved().is_empty() => {
                 return Self::Unknown("the program was observed in part");
             }
             (None, Basis::Exact) => return Self::Complete { edges },

@@ -69,5 +69,6 @@ pub mod thin;
 pub mod windows;
 
 pub use profile::{
-    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
+    Build, Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Scope, Site, Sum, Thread,
+    Threads,
 };

@@ -6,7 +6,7 @@
 //! again. For that each field has a rule that is both: sums, the earliest, the latest, what all have in common.
 //!
 //! Places are addresses in files, so what processes did at the same instruction of the same file adds
-//! up, wherever the file was in memory. Files are the same when path and build id are; what is in no
+//! up, wherever the file was in memory. Files are the same when path and build id are, or path and code where there is no build id; what is in no
 //! file (`[anon]`) is added up by address, which says little about processes that have nothing in
 //! common.
 //!
@@ -20,7 +20,7 @@ use crate::arguments::Passed;
 use crate::counts::add_counts;
 use crate::custom::Custom;
 use crate::memory::Pair;
-use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+use crate::profile::{Build, Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
 use crate::queries::{Queries, Windowed};
 use crate::rare::{self, Edge, Rare};
 use crate::samples::Function;
@@ -55,7 +55,7 @@ pub struct Merged {
     profile: Profile,
     apart: bool,
     processes: usize,
-    known: HashMap<(Vec<u8>, Vec<u8>), ModuleId>,
+    known: HashMap<Build, ModuleId>,
 }
 
 impl Merged {
@@ -84,9 +84,7 @@ impl Merged {
     pub fn new(first: Profile) -> Self {
         let mut known = HashMap::new();
         for module in &first.modules {
-            known
-                .entry((module.path.clone(), module.build_id.clone()))
-                .or_insert(module.id);
+            known.entry(module.build()).or_insert(module.id);
         }
         Self {
             profile: first,
@@ -121,6 +119,7 @@ impl Merged {
             let sums = self.profile.intervals.get_or_insert_default();
             sums.add(intervals, |place| renumbered.place(place));
         }
+        self.profile.scope.add(std::mem::take(&mut other.scope));
         match self.apart {
             true => self.made_apart(other),
             false => self.made_together(other),
@@ -336,11 +335,11 @@ impl Merged {
         self.profile
     }
 
-    /// The sum, with its modules in the order of their paths and build ids: the same whichever profile was added first.
+    /// The sum, with its modules in the order of their paths and builds: the same whichever profile was added first.
     pub fn in_order(self) -> Profile {
         let mut modules = self.profile.modules.clone();
         modules.sort_by(|a, b| {
-            let key = |m: &Module| (m.id != ModuleId::ANON, m.path.clone(), m.build_id.clone());
+            let key = |m: &Module| (m.id != ModuleId::ANON, m.build());
             key(a).cmp(&key(b))
         });
         for (number, module) in modules.iter_mut().enumerate() {
@@ -372,6 +371,7 @@ impl Merged {
             sum,
             simulated,
             intervals,
+            scope,
         } = self.profile;
         ordered.add(Profile {
             modules,
@@ -395,6 +395,7 @@ impl Merged {
             run,
             threads,
             sum,
+            scope,
             ..ordered.profile
         }
     }
@@ -424,7 +425,7 @@ impl Merged {
     fn modules(&mut self, modules: &[Module]) -> Renumbered {
         let mut numbers = HashMap::new();
         for module in modules {
-            let key = (module.path.clone(), module.build_id.clone());
+            let key = module.build();
             let number = match self.known.get(&key) {
                 Some(number) => {
                     // Addresses in one say nothing about the other then.
@@ -444,7 +445,7 @@ impl Merged {
     }
 
     /// A module that no profile had before; with too many it counts as `[anon]`.
-    fn module(&mut self, module: &Module, key: (Vec<u8>, Vec<u8>)) -> ModuleId {
+    fn module(&mut self, module: &Module, key: Build) -> ModuleId {
         let Ok(number) = u16::try_from(self.profile.modules.len()) else {
             return ModuleId::ANON;
         };
@@ -588,5 +589,22 @@ mod tests {
         let edges = &sum.kinds[&Kind::Edge].counts[&Place::new(ModuleId(2), Vaddr(2))];
         let to = |module| Place::new(ModuleId(module), Vaddr(4)).word();
         assert!(edges.contains(&(to(1), 1)) && edges.contains(&(to(3), 1)));
+    }
+
+    #[test]
+    fn files_without_build_ids_are_the_same_where_their_code_is() {
+        let of = |code, only: &str| {
+            let mut profile = profile(["/a", "/b"], 1, 1);
+            profile.modules[1].code = Some(code);
+            profile.scope.only.push(only.to_owned());
+            profile
+        };
+        let mut merged = Merged::new(of(1, "f"));
+        merged.add(of(1, "g"));
+        merged.add(of(2, "f"));
+        let sum = merged.profile();
+        let codes: Vec<_> = sum.modules.iter().map(|m| m.code).collect();
+        assert_eq!(codes, [None, Some(1), None, Some(2)]);
+        assert_eq!(sum.scope.only, ["f", "g"]);
     }
 }

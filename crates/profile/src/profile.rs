@@ -51,6 +51,27 @@ pub struct Profile {
     pub simulated: Option<Simulated>,
     /// Intervals with their candidates, if the compressor has any.
     pub intervals: Option<Intervals>,
+    /// Part of the run that was to be observed.
+    pub scope: Scope,
+}
+
+/// Part of a run that was to be observed. Where observation ended early, [`Run::detach`] has the reasons.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// The program ran already when observation began.
+    pub late: bool,
+    /// Modules, functions and ranges of addresses that alone were observed, as they were named, in order; none: all code.
+    pub only: Vec<String>,
+}
+
+impl Scope {
+    /// Adds that of another process.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.late |= other.late;
+        self.only.extend(other.only);
+        self.only.sort_unstable();
+        self.only.dedup();
+    }
 }
 
 /// Extent of a sum of recordings.
@@ -123,9 +144,41 @@ pub struct Module {
     pub path: Vec<u8>,
     /// GNU build id; empty where the file has none.
     pub build_id: Vec<u8>,
+    /// Checksum of the code of a file that has no build id.
+    pub code: Option<u32>,
     /// Memory that the module occupied, data included; `None` where that is not known. Values that are
     /// addresses, such as method tables, are named with it.
     pub loaded: Option<Loaded>,
+}
+
+/// A build of a file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Build {
+    /// The path at run time.
+    pub path: Vec<u8>,
+    /// The build id.
+    pub build_id: Vec<u8>,
+    /// The checksum of the code, where there is no build id.
+    pub code: Option<u32>,
+}
+
+impl Module {
+    /// The build of the file. Modules of one build are the same code.
+    pub fn build(&self) -> Build {
+        Build {
+            path: self.path.clone(),
+            build_id: self.build_id.clone(),
+            code: self.code,
+        }
+    }
+
+    /// The build id in hexadecimal, or `code-` and the checksum of the code; empty where neither is known.
+    pub fn build_name(&self) -> String {
+        match self.code {
+            Some(code) if self.build_id.is_empty() => format!("code-{code:08x}"),
+            _ => self.build_id.iter().map(|b| format!("{b:02x}")).collect(),
+        }
+    }
 }
 
 /// The memory that a module occupied.
@@ -235,4 +288,19 @@ pub struct Run {
     pub wait_time: u64,
     /// Reasons why observation ended before the program did (empty: observed to the end).
     pub detach: Vec<String>,
+}
+
+impl Profile {
+    /// Reasons why executed code may have no counts although all counts are exact; none where the whole run was observed.
+    pub fn unobserved(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if !self.scope.only.is_empty() {
+            reasons.push(format!("only {} was observed", self.scope.only.join(", ")));
+        }
+        if self.scope.late {
+            reasons.push("it ran already when observation began".to_owned());
+        }
+        reasons.extend(self.run.detach.iter().cloned());
+        reasons
+    }
 }

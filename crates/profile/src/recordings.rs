@@ -20,7 +20,7 @@ use trommel_tuple::Kind;
 
 use crate::call_tree::Basis;
 use crate::merge::Merged;
-use crate::profile::{Origin, Profile, Sum};
+use crate::profile::{Build, Origin, Profile, Sum};
 use crate::simulated::Caches;
 
 /// Recordings that are added up.
@@ -30,9 +30,6 @@ pub struct Recordings {
     of: Sum,
     newest: BTreeMap<Build, u64>,
 }
-
-/// A module's path and build id.
-pub type Build = (Vec<u8>, Vec<u8>);
 
 /// Properties that all parts of a sum share.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,8 +133,7 @@ impl Recordings {
             self.of.processes = self.of.processes.saturating_add(own.processes);
             self.of.recordings = self.of.recordings.saturating_add(own.recordings);
             for module in &process.modules {
-                let build = (module.path.clone(), module.build_id.clone());
-                let started = self.newest.entry(build).or_default();
+                let started = self.newest.entry(module.build()).or_default();
                 *started = process.run.started.max(*started);
             }
         }

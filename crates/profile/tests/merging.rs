@@ -66,6 +66,7 @@ prop_compose! {
             id: id(path),
             path: PATHS[path].into(),
             build_id: vec![path as u8],
+            code: None,
             loaded: (path != 0).then_some(Loaded { start: 0, end: 9, bias }),
         }).collect();
         modules.sort_by_key(|module| module.id);

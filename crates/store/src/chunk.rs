@@ -86,10 +86,14 @@ pub(crate) enum Tag {
     Windowed = 36,
     /// Estimates of their messages.
     WindowedSent = 37,
+    /// Checksums of the code of modules that have no build id.
+    Codes = 38,
+    /// Part of the run that was to be observed.
+    Scope = 39,
 }
 
 impl Tag {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 39] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -127,6 +131,8 @@ impl Tag {
         Self::Interval,
         Self::Windowed,
         Self::WindowedSent,
+        Self::Codes,
+        Self::Scope,
     ];
 }
 

@@ -8,20 +8,20 @@ use trommel_profile::call_tree::{Basis, Lost, NodeId};
 use trommel_profile::intervals::{Interval, Sequence};
 use trommel_profile::memory::{Level, Levels};
 use trommel_profile::queries::Windowed;
-use trommel_profile::{KindProfile, Profile};
+use trommel_profile::{KindProfile, Profile, Scope};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
 use crate::error::DecodeError;
 use crate::field::{Field, Inside, insert, set};
-use crate::format::{MAGIC, VERSION};
+use crate::format::{MAGIC, OLDEST, VERSION};
 use crate::items::word;
 use crate::layout::{few, get_site, short};
 use crate::varint::Cursor;
 
 pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
     let mut input = Reader::new(input);
-    start(&mut input)?;
+    let version = start(&mut input)?;
     let mut profiles: Vec<Profile> = Vec::new();
     loop {
         let Chunk { tag, at, raw } = input.chunk()?;
@@ -37,6 +37,9 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
         };
         let mut cursor = Cursor(&raw);
         part(tag, &mut cursor, profile, input.number()).map_err(corrupt)?;
+        if tag == Tag::End && version > OLDEST && cursor.number() != Ok(version.into()) {
+            return Err(corrupt("its version is not that of its beginning"));
+        }
         if !cursor.is_empty() {
             return Err(corrupt("a chunk holds more than it should"));
         }
@@ -53,7 +56,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
     }
 }
 
-fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
+/// Returns the version of a file, if it is one that is read.
+fn start<R: Read>(input: &mut Reader<R>) -> Result<u32, DecodeError> {
     let magic = input.up_to(MAGIC.len())?;
     if magic != MAGIC {
         if !magic.is_empty() && MAGIC.starts_with(&magic) {
@@ -85,7 +89,7 @@ fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
         });
     };
     match u32::from_le_bytes(version) {
-        VERSION => Ok(()),
+        version @ OLDEST..=VERSION => Ok(version),
         other => Err(DecodeError::Version(other)),
     }
 }
@@ -96,6 +100,16 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         Tag::Head => *profile = Profile::get(cursor)?,
         Tag::Sum => set(&mut profile.sum, Field::get(cursor)?)?,
         Tag::Modules => profile.modules.extend(Vec::get(cursor)?),
+        Tag::Codes => all(cursor, |cursor| {
+            let number = usize::try_from(cursor.number()?).unwrap_or(usize::MAX);
+            let module = profile.modules.get_mut(number);
+            let module = module.ok_or("a checksum comes before its module")?;
+            set(&mut module.code, Field::get(cursor)?)
+        })?,
+        Tag::Scope => match std::mem::replace(&mut profile.scope, Field::get(cursor)?) {
+            before if before == Scope::default() => {}
+            _ => return Err("a part is there twice"),
+        },
         Tag::Kind => insert(&mut profile.kinds, Kind::get(cursor)?, Field::get(cursor)?)?,
         Tag::Counts => counts(cursor, profile)?,
         Tag::Sites => sites(cursor, profile)?,

@@ -15,7 +15,7 @@ use trommel_profile::queries::{Queries, Served};
 use trommel_profile::samples::Samples;
 use trommel_profile::simulated::Simulated;
 use trommel_profile::windows::Windows;
-use trommel_profile::{Profile, Threads};
+use trommel_profile::{Profile, Scope, Threads};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{ChunkWriter, TARGET, Tag};
@@ -42,6 +42,8 @@ pub(crate) fn encode<'a>(
     }
     let mut raw = Vec::new();
     put(&mut raw, out.number().into());
+    // The version at the beginning is under no checksum.
+    put(&mut raw, VERSION.into());
     out.chunk(Tag::End, &raw)
 }
 
@@ -51,6 +53,19 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         field(Tag::Sum, sum, out)?;
     }
     field(Tag::Modules, &profile.modules, out)?;
+    let mut codes = Items::new(Tag::Codes, Vec::new(), out);
+    for (number, module) in profile.modules.iter().enumerate() {
+        if let Some(code) = module.code {
+            codes.add(|raw| {
+                put(raw, number as u64);
+                code.put(raw);
+            })?;
+        }
+    }
+    codes.finish()?;
+    if profile.scope != Scope::default() {
+        field(Tag::Scope, &profile.scope, out)?;
+    }
     for (&kind, data) in &profile.kinds {
         let mut raw = vec![kind as u8];
         data.put(&mut raw);

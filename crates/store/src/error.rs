@@ -30,7 +30,7 @@ pub enum StoreError {
         found: String,
     },
     /// Another version of the format.
-    #[error("{}: a profile of format version {version}, and this trommel reads version {}; read it with the trommel that wrote it, or record again", path.display(), crate::format::VERSION)]
+    #[error("{}: a profile of format version {version}, and this trommel reads versions {} to {}; read it with the trommel that wrote it, or record again", path.display(), crate::format::OLDEST, crate::format::VERSION)]
     Version {
         /// The file.
         path: PathBuf,

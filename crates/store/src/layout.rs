@@ -18,7 +18,7 @@ use trommel_profile::simulated::{
 };
 use trommel_profile::windows::Windows;
 use trommel_profile::{
-    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread,
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Scope, Site, Sum, Thread,
 };
 use trommel_tuple::{Kind, Message, Place, Tuple};
 
@@ -28,7 +28,7 @@ use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
     modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum,
-    simulated, intervals
+    simulated, intervals, scope
 });
 record!(Sum {
     recordings,
@@ -47,12 +47,8 @@ record!(Run {
     status as ended,
     detach,
 });
-record!(Module {
-    id,
-    path,
-    build_id,
-    loaded
-});
+record!(Module { id, path, build_id, loaded } and { code });
+record!(Scope { late, only });
 record!(Loaded { start, end, bias });
 record!(KindProfile { seen, messages } and { counts });
 record!(Thread { number, tid, seen });

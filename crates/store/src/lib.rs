@@ -60,7 +60,7 @@ use trommel_profile::Profile;
 use replace::Readers;
 
 pub use error::StoreError;
-pub use format::{MAGIC, VERSION};
+pub use format::{MAGIC, OLDEST, VERSION};
 pub use replace::{Written, check_destination};
 
 /// The name used where none is given.

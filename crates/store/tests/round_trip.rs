@@ -20,9 +20,9 @@ use trommel_profile::simulated::{
 };
 use trommel_profile::windows::Windows;
 use trommel_profile::{
-    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Sum, Thread, Threads,
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Scope, Site, Sum, Thread, Threads,
 };
-use trommel_store::{StoreError, VERSION, decode, encode};
+use trommel_store::{OLDEST, StoreError, VERSION, decode, encode};
 use trommel_tuple::{Kind, Message, ModuleId, Place, Tuple};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
@@ -522,14 +522,21 @@ fn intervals() -> impl Strategy<Value = Intervals> {
 
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
-    let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
-        |(id, path, build_id, loaded)| Module {
+    let module = (
+        any::<u16>(),
+        blob(),
+        blob(),
+        any::<(Option<u32>, Option<[u64; 3]>)>(),
+    )
+        .prop_map(|(id, path, build_id, (code, loaded))| Module {
             id: ModuleId(id),
             path,
             build_id,
+            code,
             loaded: loaded.map(|[start, end, bias]| Loaded { start, end, bias }),
-        },
-    );
+        });
+    let scope = (any::<bool>(), prop::collection::vec(".{0,20}", 0..3));
+    let scope = scope.prop_map(|(late, only)| Scope { late, only });
     let run = (
         any::<[u64; 8]>(),
         any::<Option<i32>>(),
@@ -565,7 +572,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         prop::collection::btree_map(place(), site(), 0..30),
         run,
         threads,
-        any::<(u32, u32, bool)>(),
+        (any::<(u32, u32, bool)>(), scope),
         (
             prop::option::of(windows()),
             prop::collection::vec(queries(), 0..3),
@@ -586,7 +593,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 sites,
                 run,
                 threads,
-                origin,
+                (origin, scope),
                 (windows, queries, samples, filter, call_trees, compiled, simulated, intervals),
             )| {
                 let (pid, parent, exec) = origin;
@@ -615,6 +622,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     }),
                     simulated,
                     intervals,
+                    scope,
                 }
             },
         )
@@ -678,7 +686,10 @@ fn example() -> Profile {
         command: vec![b"./app".to_vec(), b"--fast".to_vec()],
         compressor: "exact".into(),
         counted: Counted::Code,
-        modules: vec![Module::default()],
+        modules: vec![Module {
+            code: Some(9),
+            ..Module::default()
+        }],
         kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
         sites: places.clone().map(|p| (p, Site::IndirectJump)).collect(),
         run: Run::default(),
@@ -718,6 +729,10 @@ fn example() -> Profile {
                 }],
             }],
         }),
+        scope: Scope {
+            late: true,
+            only: vec!["f".to_owned()],
+        },
     }
 }
 
@@ -762,6 +777,23 @@ fn every_truncation_is_noticed_and_named() {
     );
 }
 
+/// A recording of `true` by the last build that wrote the format before.
+#[test]
+fn files_of_the_format_before_are_read() {
+    let old = include_bytes!("format-12.data");
+    assert_eq!(u32::from(old[8]), OLDEST);
+    let profiles = decode(old).expect("the format before");
+    let [profile] = &profiles[..] else {
+        panic!("{} profiles", profiles.len());
+    };
+    assert!(profile.modules.len() > 1 && profile.modules.iter().all(|m| m.code.is_none()));
+    assert!(profile.kinds[&Kind::Edge].seen > 10 && profile.scope == Scope::default());
+    // The version is of the chunks that follow.
+    let mut later = old.to_vec();
+    later[8] = VERSION as u8;
+    assert!(decode(&later).is_err());
+}
+
 #[test]
 fn other_versions_and_foreign_files_are_named() {
     let mut bytes = bytes_of(&example());
@@ -770,7 +802,7 @@ fn other_versions_and_foreign_files_are_named() {
     let [later, ours] = [VERSION + 1, VERSION];
     assert!(
         error.contains(&format!("version {later}"))
-            && error.contains(&format!("reads version {ours}")),
+            && error.contains(&format!("reads versions {OLDEST} to {ours}")),
         "{error}"
     );
     for (content, words) in [

@@ -136,6 +136,29 @@ impl Image {
         self.interpreter.is_none()
     }
 
+    /// The checksum of all executable segments of the file, by their bytes and vaddrs; `None` where they cannot be read.
+    ///
+    /// It tells builds apart that have no build id. A copy has the same one, and so has a file whose symbols were stripped: the header of the
+    /// file is not in it, as it says where sections are.
+    pub fn code_checksum(&self, file: &File) -> Option<u32> {
+        const AT_ONCE: u64 = 1 << 20;
+        let mut sum = crc32fast::Hasher::new();
+        let mut buffer = Vec::new();
+        let code = self.segments.iter().filter(|s| s.executable);
+        for segment in code {
+            sum.update(&segment.vaddr.0.to_le_bytes());
+            let end = segment.offset.checked_add(segment.file_size)?;
+            let mut at = segment.offset.max(HEADER as u64);
+            while at < end {
+                buffer.resize((end - at).min(AT_ONCE) as usize, 0);
+                file.read_exact_at(&mut buffer, at).ok()?;
+                sum.update(&buffer);
+                at += buffer.len() as u64;
+            }
+        }
+        Some(sum.finalize())
+    }
+
     fn starts_in_code(&self) -> bool {
         let inside = |s: &&Segment| self.entry.0.wrapping_sub(s.vaddr.0) < s.memory_size;
         self.segments
@@ -189,6 +212,14 @@ impl Image {
             .wrapping_sub(segment.offset);
         Some(Vaddr(vaddr))
     }
+}
+
+/// The checksum of the code of the file at `path`, as [`Image::code_checksum`] has it.
+pub fn code_checksum(path: &Path) -> Option<u32> {
+    let Ok(Format::Elf(image)) = inspect(path) else {
+        return None;
+    };
+    image.code_checksum(&File::open(path).ok()?)
 }
 
 /// Looks at the file at `path` as a program to run.

@@ -8,7 +8,7 @@
 //! out is remembered with it.
 #![allow(unsafe_code)] // reason: mapping a file is unsafe; see `Bytes::map`.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -27,8 +27,8 @@ const ROOM: u64 = 8 << 30;
 pub struct Files {
     first: OnceCell<Box<Node>>,
     room: Cell<u64>,
-    /// By the address of the bytes: these stay where they are.
-    known: RefCell<HashMap<usize, Rc<dyn Any>>>,
+    /// By the address of the bytes, which stay where they are, and by type.
+    known: RefCell<HashMap<(usize, TypeId), Rc<dyn Any>>>,
 }
 
 impl Default for Files {
@@ -140,7 +140,7 @@ impl Files {
 
     /// Returns what `make` makes of bytes here, and makes it once.
     pub(crate) fn known<T: 'static>(&self, bytes: &[u8], make: impl FnOnce() -> T) -> Rc<T> {
-        let key = bytes.as_ptr().addr();
+        let key = (bytes.as_ptr().addr(), TypeId::of::<T>());
         let known = self.known.borrow().get(&key).cloned();
         if let Some(known) = known.and_then(|known| known.downcast().ok()) {
             return known;
@@ -221,6 +221,8 @@ mod tests {
         assert_eq!(*files.known(one, || 7), 7);
         assert_eq!(*files.known(one, || 8), 7);
         assert_eq!(*files.known(two, || 8), 8);
+        assert_eq!(*files.known(one, || "of another type"), "of another type");
+        assert_eq!(*files.known(one, || 8), 7);
     }
 
     #[test]

@@ -395,7 +395,7 @@ nonsense
             id: ModuleId(1),
             path: KERNEL.into(),
             build_id: id.clone(),
-            loaded: None,
+            ..Module::default()
         };
         let files = Files::new();
         let mut symbols = Symbols::new(&files, &[module]);

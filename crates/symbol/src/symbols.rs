@@ -12,6 +12,7 @@ use trommel_tuple::{ModuleId, Place};
 use crate::code::{Code, extent};
 use crate::debug::{self, Debug, Dwarf};
 use crate::demangle::demangle;
+use crate::elf;
 use crate::files::Files;
 use crate::listing::{FunctionSymbol, function_symbols, has_labels};
 use crate::object_file::ObjectFile;
@@ -116,6 +117,7 @@ impl<'a> Symbols<'a> {
             let source = symbols.slot(module.id);
             source.path = PathBuf::from(std::ffi::OsStr::from_bytes(&module.path));
             source.build_id.clone_from(&module.build_id);
+            source.code = module.code;
         }
         symbols
     }
@@ -419,11 +421,15 @@ impl<'a> Symbols<'a> {
     }
 }
 
+/// The checksum of a file's code.
+struct Checksum(Option<u32>);
+
 /// A module before and after its files were opened.
 #[derive(Default)]
 struct Source<'a> {
     path: PathBuf,
     build_id: Vec<u8>,
+    code: Option<u32>,
     image: Option<Vec<u8>>,
     places: Rc<DebugPlaces>,
     opened: OnceCell<Result<Opened<'a>, String>>,
@@ -476,6 +482,15 @@ impl<'a> Source<'a> {
                 "{}: changed since the recording (other build id)",
                 self.path.display()
             ));
+        }
+        if let Some(code) = self.code.filter(|_| self.build_id.is_empty()) {
+            let there = files.known(bytes, || Checksum(elf::code_checksum(&self.path)));
+            if there.0 != Some(code) {
+                return Err(format!(
+                    "{}: changed since the recording (other code)",
+                    self.path.display()
+                ));
+            }
         }
         let path = self.path.clone();
         Ok(Opened::new(file, path, Rc::clone(&self.places)))

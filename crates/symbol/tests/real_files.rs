@@ -274,3 +274,48 @@ fn functions_of_a_file_are_looked_for_once() {
     let [one, two] = [0; 2].map(|_| Symbols::new(&files, &modules).spans(ModuleId(1)));
     assert!(!one.all().is_empty() && std::rc::Rc::ptr_eq(&one, &two));
 }
+
+#[test]
+fn builds_without_a_build_id_are_told_apart_by_their_code() {
+    let dir = Dir::new("code");
+    let none = ["-O2", "-g", "-Wl,--build-id=none", "-Wl,-z,noseparate-code"];
+    let path = dir.compile("program", &none);
+    let sum = elf::code_checksum(&path);
+    let module = Module {
+        code: sum,
+        ..module(&path)
+    };
+    let names = |path: &Path| {
+        let files = Files::new();
+        let module = Module {
+            path: self::module(path).path,
+            ..module.clone()
+        };
+        let symbols = Symbols::new(&files, std::slice::from_ref(&module));
+        let functions = symbols.functions(ModuleId(1)).len();
+        (functions, symbols.problem(ModuleId(1)).map(str::to_owned))
+    };
+    // A copy, and one without symbols, have the same code.
+    let copy = dir.0.join("copy");
+    std::fs::copy(&path, &copy).expect("copied");
+    assert_eq!(elf::code_checksum(&copy), sum);
+    assert!(names(&copy).0 > 5 && names(&copy).1.is_none());
+    for all in ["-g", "-s"] {
+        let stripped = Command::new("strip").arg(all).arg(&copy).status();
+        assert!(stripped.expect("strip").success());
+        assert_eq!(elf::code_checksum(&copy), sum, "strip {all}");
+        assert_eq!(names(&copy).1, None);
+    }
+    // One byte of code differs.
+    let Ok(Format::Elf(image)) = elf::inspect(&path) else {
+        panic!("no program");
+    };
+    let code = image.segments.iter().find(|s| s.executable).expect("code");
+    let mut bytes = std::fs::read(&path).expect("read");
+    bytes[(code.offset + code.file_size) as usize - 1] ^= 1;
+    std::fs::write(&copy, bytes).expect("written");
+    assert!(sum.is_some() && elf::code_checksum(&copy) != sum);
+    let (functions, problem) = names(&copy);
+    assert_eq!(functions, 0);
+    assert!(problem.is_some_and(|p| p.contains("other code")));
+}

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use trommel_profile::{Module, Profile};
+use trommel_profile::{Build, Module, Profile};
 use trommel_symbol::{Files, Location, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
@@ -15,18 +15,15 @@ use crate::table::Cell;
 /// The number of a module among the symbols that are its alone.
 const ONE: ModuleId = ModuleId(1);
 
-/// A module: its path and its build id.
-type Key = (Vec<u8>, Vec<u8>);
-
 /// The names of all modules that were met.
 pub(crate) struct Names<'f> {
     files: &'f Files,
-    symbols: HashMap<Key, Symbols<'f>>,
+    symbols: HashMap<Build, Symbols<'f>>,
 }
 
 /// A module of a profile, as tables name it.
 struct Named {
-    key: Key,
+    key: Build,
     path: String,
     build_id: Option<String>,
 }
@@ -61,12 +58,17 @@ impl<'f> Names<'f> {
                 location: Rc::default(),
             };
         };
-        let (path, build_id) = &named.key;
+        let Build {
+            path,
+            build_id,
+            code,
+        } = &named.key;
         let symbols = self.symbols.entry(named.key.clone()).or_insert_with(|| {
             let alone = Module {
                 id: ONE,
                 path: path.clone(),
                 build_id: build_id.clone(),
+                code: *code,
                 loaded: None,
             };
             Symbols::new(self.files, &[alone])
@@ -83,9 +85,9 @@ impl<'f> Names<'f> {
 impl Modules {
     pub(crate) fn of(profile: &Profile) -> Self {
         let named = |module: &Module| Named {
-            key: (module.path.clone(), module.build_id.clone()),
+            key: module.build(),
             path: String::from_utf8_lossy(&module.path).into_owned(),
-            build_id: hex(&module.build_id),
+            build_id: Some(module.build_name()).filter(|name| !name.is_empty()),
         };
         let all = profile.modules.iter();
         Self(all.map(|module| (module.id, named(module))).collect())

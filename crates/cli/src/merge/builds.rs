@@ -6,8 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trommel_profile::recordings::Build;
-use trommel_profile::{Module, Profile};
+use trommel_profile::{Build, Module, Profile};
 use trommel_symbol::Symbols;
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -22,7 +21,7 @@ pub(super) struct Program {
 /// A build.
 pub(super) struct OneBuild {
     pub(super) path: String,
-    /// In hexadecimal; empty where the file has none.
+    /// In hexadecimal; of a file without one `code-` and a checksum; empty where neither is known.
     pub(super) build_id: String,
     /// Branches and calls that it executed.
     pub(super) events: u64,
@@ -47,24 +46,22 @@ pub(super) fn of(
             by_name.entry(file_name(module)).or_default().push(module);
         }
     }
-    let started = |module: &Module| {
-        let build = (module.path.clone(), module.build_id.clone());
-        newest.get(&build).copied().unwrap_or_default()
-    };
+    let started = |module: &Module| newest.get(&module.build()).copied().unwrap_or_default();
     let mut programs = Vec::new();
     for (name, mut modules) in by_name {
         modules.sort_by_key(|m| (std::cmp::Reverse(started(m)), m.id));
-        let ids: BTreeSet<_> = modules.iter().map(|m| &m.build_id).collect();
+        let id = |m: &Module| (m.build_id.clone(), m.code);
+        let ids: BTreeSet<_> = modules.iter().map(|m| id(m)).collect();
         if ids.len() < 2 {
             continue;
         }
         let builds = modules.iter().map(|module| OneBuild {
             path: String::from_utf8_lossy(&module.path).into_owned(),
-            build_id: module.build_id.iter().map(|b| format!("{b:02x}")).collect(),
+            build_id: module.build_name(),
             events: places[&module.id]
                 .values()
                 .fold(0, |sum, n| u64::saturating_add(sum, *n)),
-            fits: (module.build_id != modules[0].build_id)
+            fits: (id(module) != id(modules[0]))
                 .then(|| fits(symbols, module.id, modules[0].id, &places[&module.id])),
         });
         programs.push(Program {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use trommel_profile::limits::LEVEL;
-use trommel_profile::{Counted, KindProfile, Module, Run, Threads};
+use trommel_profile::{Counted, KindProfile, Module, Run, Scope, Threads};
 use trommel_tuple::Kind;
 
 use super::Shown;
@@ -91,7 +91,16 @@ struct Whole<'a> {
     limits: Limits<'a>,
     run: RunOf<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<ScopeOf<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     sum: Option<SumOf>,
+}
+
+/// Part of the run that was to be observed, where it was not all.
+#[derive(Serialize)]
+struct ScopeOf<'a> {
+    late: bool,
+    only: &'a [String],
 }
 
 /// Recordings that were added up by `merge`.
@@ -150,6 +159,8 @@ struct ModuleOf<'a> {
     id: u16,
     path: Cow<'a, str>,
     build_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -173,6 +184,7 @@ fn head<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
             assumes: view.basis().assumes(),
         },
         run: run(&profile.run),
+        scope: scope(&profile.scope),
         sum: profile.sum.map(|sum| SumOf {
             recordings: sum.recordings,
             processes: sum.processes,
@@ -213,6 +225,13 @@ fn run(run: &Run) -> RunOf<'_> {
     }
 }
 
+fn scope(scope: &Scope) -> Option<ScopeOf<'_>> {
+    (*scope != Scope::default()).then_some(ScopeOf {
+        late: scope.late,
+        only: &scope.only,
+    })
+}
+
 fn threads(threads: &Threads) -> ThreadsOf<'_> {
     let each = threads.each.iter().map(|thread| {
         let events = thread.seen.iter().map(|(kind, seen)| (kind.name(), *seen));
@@ -229,11 +248,16 @@ fn threads(threads: &Threads) -> ThreadsOf<'_> {
 }
 
 fn module(module: &Module) -> ModuleOf<'_> {
-    let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+    let name = Some(module.build_name()).filter(|name| !name.is_empty());
+    let (build_id, code) = match module.build_id.is_empty() {
+        true => (None, name),
+        false => (name, None),
+    };
     ModuleOf {
         id: module.id.0,
         path: String::from_utf8_lossy(&module.path),
-        build_id: Some(hex).filter(|hex| !hex.is_empty()),
+        build_id,
+        code,
     }
 }
 

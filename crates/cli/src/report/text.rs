@@ -216,7 +216,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
             "# sum         recordings: {recordings}, processes: {processes}"
         )?;
     }
-    let observed = match &run.detach[..] {
+    let observed = match &profile.unobserved()[..] {
         [] => "to the end".into(),
         reasons => format!("in part: {}", printable(&reasons.join("; "))),
     };

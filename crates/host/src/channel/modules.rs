@@ -11,6 +11,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -52,7 +53,11 @@ type FileKey = (Vec<u8>, u64);
 struct Inspected {
     files: RefCell<HashMap<FileKey, Option<Rc<elf::Image>>>>,
     frames: RefCell<HashMap<FileKey, Option<Rc<Frames>>>>,
+    /// Checksums of the code of files that have no build id.
+    codes: RefCell<HashMap<FileKey, Option<u32>>>,
     vdso: OnceCell<Vec<u8>>,
+    /// Nobody will ask which build a file was.
+    without_builds: bool,
 }
 
 impl Images {
@@ -72,14 +77,24 @@ impl Images {
             return path.to_vec();
         };
         let theirs = [format!("/proc/{pid}/root").as_bytes(), path].concat();
-        let build_id = |path: &[u8]| {
+        let build = |path: &[u8]| {
             let image = self.image(path, inode)?;
-            (!image.build_id.is_empty()).then(|| image.build_id.clone())
+            let code = self.code(path, inode, &image);
+            (!image.build_id.is_empty() || code.is_some()).then(|| (image.build_id.clone(), code))
         };
-        match build_id(&theirs) {
-            Some(id) if build_id(path).is_some_and(|ours| ours == id) => path.to_vec(),
+        match build(&theirs) {
+            Some(theirs) if build(path).is_some_and(|ours| ours == theirs) => path.to_vec(),
             _ => theirs,
         }
+    }
+
+    /// Files of a run that makes no profile: the code of those without a build id need not be read.
+    pub fn without_builds() -> Self {
+        let inspected = Inspected {
+            without_builds: true,
+            ..Inspected::default()
+        };
+        Self(Rc::new(inspected), None)
     }
 
     fn image(&self, path: &[u8], inode: u64) -> Option<Rc<elf::Image>> {
@@ -93,10 +108,24 @@ impl Images {
             .clone()
     }
 
-    /// Records the image of a path and inode, found in another way than by its path.
-    pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>) {
-        let mut files = self.0.files.borrow_mut();
-        files.insert((path.to_vec(), inode), image);
+    /// Records the image of a path and inode, and the checksum of its code, found in another way than by its path.
+    pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>, code: Option<u32>) {
+        let key = (path.to_vec(), inode);
+        self.0.codes.borrow_mut().insert(key.clone(), code);
+        self.0.files.borrow_mut().insert(key, image);
+    }
+
+    /// The checksum of a file's code, if it has no build id.
+    fn code(&self, path: &[u8], inode: u64, image: &elf::Image) -> Option<u32> {
+        if !image.build_id.is_empty() || self.0.without_builds {
+            return None;
+        }
+        let read = || {
+            let file = File::open(OsStr::from_bytes(path)).ok()?;
+            image.code_checksum(&file)
+        };
+        let mut codes = self.0.codes.borrow_mut();
+        *codes.entry((path.to_vec(), inode)).or_insert_with(read)
     }
 
     fn frames(&self, path: &[u8], inode: u64, image: &elf::Image) -> Option<Rc<Frames>> {
@@ -258,10 +287,13 @@ impl Modules {
             None if region.path == VDSO => self.inspected.vdso_build_id(),
             None => Vec::new(),
         };
+        let code = image.as_ref();
+        let code = code.and_then(|i| self.inspected.code(&path, region.inode, i));
         self.list.push(Module {
             id,
             path,
             build_id,
+            code,
             loaded: None,
         });
         self.images.push((region.path.clone(), region.inode, image));

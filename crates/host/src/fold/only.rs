@@ -4,6 +4,7 @@
 //! more ([`Selection::has`]), and both agree.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,15 @@ pub enum Only {
     Range(Vaddr, Vaddr),
     /// A module by path or file name, or a function by name.
     Name(String),
+}
+
+impl fmt::Display for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range(Vaddr(low), Vaddr(high)) => write!(f, "{low:#x}-{high:#x}"),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
 }
 
 impl std::str::FromStr for Only {

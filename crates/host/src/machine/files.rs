@@ -34,6 +34,7 @@ pub(super) struct Opened {
     /// Image of the file, if it is a program or library.
     pub(super) image: Option<Rc<Image>>,
     unwind: OnceCell<Option<Unwind>>,
+    code: OnceCell<Option<u32>>,
     rules: RefCell<FxHashMap<u64, Option<Rc<Rule>>>>,
 }
 
@@ -49,6 +50,7 @@ impl Opened {
             bytes,
             image,
             unwind: OnceCell::new(),
+            code: OnceCell::new(),
             rules: RefCell::default(),
         }
     }
@@ -67,6 +69,16 @@ impl Opened {
                 Some(rest[..rest.len().min(length)].to_vec())
             }
         }
+    }
+
+    /// The checksum of its code, if it has no build id.
+    pub(super) fn code(&self) -> Option<u32> {
+        let image = self.image.as_ref().filter(|i| i.build_id.is_empty())?;
+        let read = || match &self.bytes {
+            Bytes::File(file) => image.code_checksum(file),
+            Bytes::Memory(_) => None,
+        };
+        *self.code.get_or_init(read)
     }
 
     fn unwind(&self) -> Option<&Unwind> {

@@ -279,8 +279,9 @@ impl Process {
         for map in &self.maps[self.applied..] {
             if map.inode != 0 && map.path != b"[vdso]" {
                 let opened = shared.files.open(map);
+                let code = opened.as_ref().and_then(|opened| opened.code());
                 let image = opened.and_then(|opened| opened.image.clone());
-                shared.images.know(&map.path, map.inode, image);
+                shared.images.know(&map.path, map.inode, image, code);
             }
             modules.add(&Region {
                 range: map.range.clone(),

@@ -93,6 +93,7 @@ pub fn record_running(
         })
     };
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
+    session.finds_running();
     session.first(identity, shared, stream);
     if options.bursts {
         let line = Line {

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
+use trommel_profile::Scope;
 use trommel_profile::queries::Queries;
 use trommel_queue::State;
 
@@ -59,6 +60,8 @@ pub struct Process {
     handle: Handle,
     /// End of the process, as it was found.
     pub end: End,
+    /// Part of its run that is observed.
+    pub scope: Scope,
     /// It is the first.
     first: bool,
     /// Series of its engine's figures, if that was asked for.
@@ -100,6 +103,7 @@ impl Process {
             cpu: Duration::ZERO,
             hurried: false,
             end: End::No,
+            scope: Scope::default(),
             first,
             series,
             audit,

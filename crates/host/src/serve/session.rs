@@ -135,6 +135,8 @@ pub struct Session<'a> {
     began: Instant,
     /// Our CPU time when the run began.
     host_before: Duration,
+    /// The first program ran already when it was attached.
+    late: bool,
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
     /// Writer of the queries' messages.
@@ -182,6 +184,11 @@ impl<'a> Session<'a> {
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program, WhyAttached::Start);
+    }
+
+    /// The first program runs already.
+    pub fn finds_running(&mut self) {
+        self.late = true;
     }
 
     /// The first program has started, natively.

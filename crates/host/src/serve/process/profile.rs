@@ -124,6 +124,7 @@ impl Process {
             bursts,
             turns,
             compiled,
+            scope,
             ..
         } = self;
         let progress = audit.as_ref().and_then(|audit| audit.progress());
@@ -225,6 +226,7 @@ impl Process {
                 intervals: folded
                     .intervals
                     .map(|intervals| intervals_of(intervals, identity.pid)),
+                scope,
             },
             engine,
             stream_whole: !served.stream_failed,

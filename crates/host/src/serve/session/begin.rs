@@ -187,7 +187,10 @@ impl<'a> Session<'a> {
                 prefetch,
                 converge: converge(options),
             },
-            images: Images::default(),
+            images: match has_places(options) {
+                true => Images::default(),
+                false => Images::without_builds(),
+            },
             budget: Rc::new(Budget::new(options.memory)),
             // One for each run of the command: symbols borrow from it until the end.
             files: Box::leak(Box::new(Files::new())),
@@ -214,6 +217,7 @@ impl<'a> Session<'a> {
             progressed: Instant::now(),
             waited: Duration::ZERO,
             host_before: host_cpu(),
+            late: false,
             limited: false,
             messages,
             services,
@@ -223,4 +227,10 @@ impl<'a> Session<'a> {
             querying: Querying::default(),
         })
     }
+}
+
+/// Returns true if places in code come out of a run.
+fn has_places(options: &RecordOptions) -> bool {
+    let asked = options.question.is_some() || options.custom.is_some();
+    !options.kinds.is_empty() || options.contexts != 0 || asked || options.simulate.is_some()
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use trommel_profile::Scope;
 
 use super::{Session, Stream};
 use crate::ask::converge::Converge;
@@ -19,7 +20,7 @@ use crate::channel::shared::Shared;
 use crate::channel::stream::Pending;
 use crate::channel::terms::{Prefetching, TargetCounts};
 use crate::fold::Folder;
-use crate::fold::only::Selection;
+use crate::fold::only::{Only, Selection};
 use crate::serve::audit::Audit;
 use crate::serve::epochs::Epochs;
 use crate::serve::identity::{Identity, program_of};
@@ -49,10 +50,20 @@ impl Session<'_> {
         self.forked.has_begun(pid);
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
         let mut process = process.taken(self.began, why);
+        process.scope = self.scope(first, why);
         if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
             process = process.looked_at();
         }
         self.processes.push((number, process));
+    }
+
+    /// The part of a process's run that is observed, of the first or another one that is under control because of `why`.
+    fn scope(&self, first: bool, why: WhyAttached) -> Scope {
+        let whole = [WhyAttached::Start, WhyAttached::Fork, WhyAttached::Exec];
+        Scope {
+            late: first && self.late || !whole.contains(&why),
+            only: self.options.only.iter().map(Only::to_string).collect(),
+        }
     }
 
     /// The number of a process in this session: 0 for the first program.
