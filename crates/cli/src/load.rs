@@ -67,11 +67,15 @@ pub(crate) fn profiles(path: &Path, args: &SelectArgs) -> Result<Loaded> {
             found |= narrow(profile, args);
         }
         if !found {
-            let wanted = [&args.module[..], &args.build_id[..]].concat();
+            let between = match args.module.is_empty() || args.build_id.is_empty() {
+                true => "",
+                false => " and has build id ",
+            };
             bail!(
-                "{}: no module is called {}; `trommel report --json` lists all of them under `modules`",
+                "{}: no module is called {}{between}{}; `trommel report --json` lists all of them under `modules`",
                 path.display(),
-                wanted.join(" or ")
+                args.module.join(" or "),
+                args.build_id.join(" or ")
             );
         }
     }
@@ -243,13 +247,14 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     !wanted.is_empty()
 }
 
-/// Returns true if a module has one of these names, or one of these build ids.
+/// Returns true if a module has one of these names, and one of these build ids; without any names, or any build ids, all have one.
 pub(crate) fn is_wanted(module: &Module, names: &[String], build_ids: &[String]) -> bool {
     let path = String::from_utf8_lossy(&module.path);
     let named = |name: &String| path == name.as_str() || path.rsplit('/').next() == Some(name);
-    let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
-    let built = |id: &String| !id.is_empty() && hex.starts_with(&id.to_ascii_lowercase());
-    names.iter().any(named) || build_ids.iter().any(built)
+    let build = module.build_name();
+    let built = |id: &String| !id.is_empty() && build.starts_with(&id.to_ascii_lowercase());
+    (names.is_empty() || names.iter().any(named))
+        && (build_ids.is_empty() || build_ids.iter().any(built))
 }
 
 /// The first of many numbers.

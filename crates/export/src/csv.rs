@@ -34,9 +34,10 @@ impl Format for Csv {
     }
 
     fn next(&self, next: &Next<'_>) -> String {
+        // The name of a file would have to be quoted for SQL and for the shell.
         let file = next.file;
         format!(
-            "duckdb -c \"select function, sum(instructions) from '{file}' where kind = 'block' group by all order by 2 desc\""
+            "duckdb -c \"select function, sum(instructions) from read_csv('/dev/stdin') where kind = 'block' group by all order by 2 desc\" < {file}"
         )
     }
 

@@ -41,9 +41,9 @@ pub enum ExportError {
         /// Samples.
         samples: u64,
     },
-    /// Whole-machine samples hold no events.
+    /// Samples hold no events.
     #[error(
-        "the profile holds samples of the whole machine, and no branches or calls; record one program: trommel record -e edge,call -- PROGRAM"
+        "the profile holds samples, and no branches or calls; record these: trommel record -e edge,call -- PROGRAM"
     )]
     Samples,
     /// The file of a module cannot be used.

@@ -25,6 +25,8 @@ pub struct Next<'a> {
     pub made: &'a str,
     /// The module has relocations of its code.
     pub relocations: bool,
+    /// The source file of the module's function with most instructions, if it is there.
+    pub source: Option<&'a str>,
 }
 
 /// A format that profiles are written in.

@@ -38,7 +38,7 @@ impl Format for Profgen {
             file, module, made, ..
         } = next;
         format!(
-            "llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.prof && clang -O2 -g -fprofile-sample-use={made}.prof …"
+            "llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.profgen.prof  # then clang -O2 -g -fprofile-sample-use={made}.profgen.prof"
         )
     }
 

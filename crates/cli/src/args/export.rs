@@ -37,6 +37,8 @@ pub(crate) struct ExportArgs {
     pub(crate) module: Vec<String>,
 
     /// Only code of modules with this build id, or its beginning; can be repeated
+    ///
+    /// With --module, a module has both.
     #[arg(long, value_name = "HEX")]
     pub(crate) build_id: Vec<String>,
 
@@ -52,7 +54,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     pub(crate) until: Option<u64>,
 
-    /// Write estimates where the format promises exact counts
+    /// Write estimates, or a run that was observed in part, where the format says what was not executed
     #[arg(long)]
     pub(crate) estimates: bool,
 

@@ -38,6 +38,8 @@ pub(crate) struct SelectArgs {
     pub(crate) module: Vec<String>,
 
     /// Only code of modules with this build id, or its beginning; can be repeated
+    ///
+    /// With --module, a module has both.
     #[arg(long, value_name = "HEX")]
     pub(crate) build_id: Vec<String>,
 }

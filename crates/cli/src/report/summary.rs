@@ -383,6 +383,11 @@ fn sampled(windows: &Windows) -> String {
         true => "bursts",
         false => "windows",
     };
+    if windows.taken == 0 {
+        return format!(
+            "sampled in 0 {how}, so nothing was counted: record a longer run, or all of it, without --budget, --rate and --window"
+        );
+    }
     format!(
         "sampled in {} {how}, for {:.2} % of the CPU time",
         grouped(windows.taken),

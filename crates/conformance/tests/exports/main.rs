@@ -7,8 +7,10 @@
 mod ends;
 mod kcachegrind;
 mod names;
+mod next;
 mod opened;
 mod optimisers;
+mod parts;
 mod paths;
 mod refusals;
 mod viewers;
@@ -36,7 +38,9 @@ fn main() {
         .chain(opened::ALL)
         .chain(refusals::ALL)
         .chain(ends::ALL)
-        .chain(ways::ALL);
+        .chain(ways::ALL)
+        .chain(parts::ALL)
+        .chain(next::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
 }

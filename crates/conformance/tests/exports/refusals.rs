@@ -44,6 +44,14 @@ pub(super) fn refused(recorded: &Recorded, options: &[&str], wanted: &str) -> Re
     }
 }
 
+/// Whether a command succeeds, and what it says.
+pub(super) fn tried(command: &mut Command) -> Result<(bool, String), String> {
+    let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let said = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Ok((done.status.success(), said))
+}
+
 fn built() -> Result<Recorded, String> {
     Recorded::new("gcc", &["-O2", "-g"])
 }

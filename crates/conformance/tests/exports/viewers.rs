@@ -319,13 +319,12 @@ fn duckdb() -> Result<(), String> {
     let recorded = built()?;
     let (_, said) = recorded.exported("csv", &[])?;
     let query = said.split_once("duckdb -c \"").ok_or(&*said)?.1;
-    let query = query.split_once('"').ok_or(&*said)?.0;
+    let (query, file) = query.split_once("\" < ").ok_or(&*said)?;
     let script = "import duckdb,sys\nfor f, n in duckdb.sql(sys.argv[1]).fetchall(): print(f, n)\n";
-    let printed = run(
-        Path::new("python3"),
-        &["-c", script, query],
-        recorded.scratch.dir(),
-    )?;
+    let mut python = Command::new("python3");
+    python.args(["-c", script, query]);
+    let file = fs::File::open(file.trim_end()).map_err(|e| e.to_string())?;
+    let printed = output(python.stdin(file))?;
     let mut theirs = BTreeMap::new();
     for line in printed.lines() {
         let (function, n) = line.rsplit_once(' ').ok_or(line)?;

@@ -52,7 +52,9 @@ impl Format for Extbinary {
 
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
-        format!("clang -O2 -g -fprofile-sample-use={file} …")
+        format!(
+            "llvm-profdata show --sample {file}  # then clang -O2 -g -fprofile-sample-use={file}"
+        )
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

@@ -45,8 +45,14 @@ impl Format for Gcov {
     }
 
     fn next(&self, next: &Next<'_>) -> String {
-        let file = next.file;
-        format!("gcc -O2 -g -fauto-profile={file} …")
+        let Next { file, made, .. } = next;
+        let flags = format!("-O2 -g -fauto-profile={file}");
+        match next.source {
+            Some(source) => {
+                format!("gcc {flags} -c {source} -o {made}.o  # and the other sources likewise")
+            }
+            None => format!("# compile the sources with gcc {flags}"),
+        }
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

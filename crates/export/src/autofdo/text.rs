@@ -34,7 +34,9 @@ impl Format for Text {
 
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
-        format!("clang -O2 -g -fprofile-sample-use={file} …")
+        format!(
+            "llvm-profdata show --sample {file}  # then clang -O2 -g -fprofile-sample-use={file}"
+        )
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
@@ -71,7 +73,7 @@ fn body(samples: &Samples, indent: usize, out: &mut dyn Write) -> io::Result<()>
         write!(out, "{:indent$}{}: {}", "", place(*at), position.count)?;
         for (target, count) in &position.targets {
             out.write_all(b" ")?;
-            out.write_all(target)?;
+            out.write_all(&on_a_line(target))?;
             write!(out, ":{count}")?;
         }
         writeln!(out)?;

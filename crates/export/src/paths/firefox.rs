@@ -32,7 +32,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
 };
 
 fn next(file: &str, _basis: Basis) -> String {
-    format!("samply load {file}, or load it in profiler.firefox.com")
+    format!("samply load {file}  # or load it in profiler.firefox.com")
 }
 
 fn write(

@@ -1,0 +1,80 @@
+//! Words about what an output lacks, and about counts that are not what they seem.
+
+use trommel_export::view::MOST_EXACT;
+use trommel_export::{CallPaths, Input, MOST_DEEP, PathFormat};
+use trommel_profile::Profile;
+use trommel_symbol::Symbols;
+use trommel_tuple::{Kind, ModuleId};
+
+use crate::output::{grouped, printable};
+
+/// Says that the run was not observed as a whole, where it was not.
+pub(super) fn in_part(profile: &Profile) -> Option<String> {
+    let reasons = profile.unobserved();
+    let reasons = printable(&reasons.join("; "));
+    (!reasons.is_empty()).then(|| format!("the run was observed in part: {reasons}"))
+}
+
+/// Says what counts that are not exact are.
+pub(super) fn of_counts(input: &Input<'_, '_>) -> String {
+    match &input.infer {
+        Some(inferred) => format!("its counts are inferred: estimates {}", inferred.get()),
+        None => "its counts are estimates".to_owned(),
+    }
+}
+
+/// Says that code in no file is left out, where some was executed.
+pub(super) fn anonymous(input: &Input<'_, '_>) -> Option<String> {
+    let code = input.program.modules.get(&ModuleId::ANON)?;
+    let control = code.blocks.transfers.control.values();
+    let executed: f64 = control.map(|count| count.times).sum();
+    (executed > 0.0).then(|| {
+        format!(
+            "left out, so sums are without it: code in no file ([anon]), such as that of a JIT compiler, with {} branches and calls",
+            grouped(executed.round() as u64)
+        )
+    })
+}
+
+/// Says that counts may be greater than those that are exact.
+pub(super) fn inexact(input: &Input<'_, '_>) -> Option<String> {
+    // Events of code that is in no file are in no sum of instructions.
+    let events = [Kind::Edge, Kind::Call].map(|kind| input.profile.kinds.get(&kind));
+    let events = events.into_iter().flatten();
+    let events = events.flat_map(|kind| kind.counts.values().flatten());
+    let events: f64 = events.map(|(_, count)| *count as f64).sum();
+    let sum = input.program.executed().times.max(events);
+    (sum > MOST_EXACT as f64).then(|| too_great(sum, MOST_EXACT))
+}
+
+fn too_great(sum: f64, most: u64) -> String {
+    format!(
+        "counts add up to {sum:.3e}, and those above {most} are not exact: they are rounded, or limited to the greatest number of the format"
+    )
+}
+
+/// Says what call paths lack in a format: exact sums, deep paths, names.
+pub(super) fn of_paths(
+    format: &PathFormat,
+    paths: &CallPaths<'_>,
+    symbols: &Symbols<'_>,
+) -> Vec<String> {
+    let mut all = Vec::new();
+    let sum = paths.sum();
+    if sum > format.most.into() {
+        all.push(too_great(sum as f64, format.most));
+    }
+    if format.whole_paths && paths.depth() > MOST_DEEP {
+        all.push(format!(
+            "{} has paths of up to {MOST_DEEP} functions, and there are paths of {}: the last function has the costs of all further in; \
+             speedscope and firefox have them whole",
+            format.name,
+            paths.depth()
+        ));
+    }
+    let files = paths.profile.modules.iter();
+    let files = files.filter(|module| module.path.starts_with(b"/"));
+    let problems = files.filter_map(|module| symbols.problem(module.id));
+    all.extend(problems.map(|problem| format!("functions without names: {}", printable(problem))));
+    all
+}
