@@ -79,7 +79,7 @@ fn leaders(input: &Input<'_, '_>, code: &Code<'_>, flow: &ModuleFlow) -> BTreeSe
 }
 
 /// Returns true if the code tells of a way, so that the place that it leads to begins a basic block. An indirect jump to another function
-/// may lead anywhere: `longjmp` comes back behind the call of `setjmp`, and an exception to where it is caught.
+/// may lead anywhere: `longjmp` comes back after the call of `setjmp`, and an exception to where it is caught.
 fn is_in_graph(input: &Input<'_, '_>, flow: &ModuleFlow, transfer: &Transfer) -> bool {
     match transfer.way {
         Way::Taken | Way::NotTaken | Way::Jump | Way::Call => true,

@@ -33,7 +33,7 @@ const FORMATS: [(&str, &str, &str); 12] = [
     ("csv", "python3", ""),
 ];
 
-/// What DuckDB's own command does with `-c`, by its module for Python.
+/// The work of DuckDB's own command with `-c`, by its module for Python.
 const DUCKDB: &str = "#!/usr/bin/env python3\nimport duckdb, sys\nfor row in duckdb.sql(sys.argv[2]).fetchall(): print(*row)\n";
 
 fn commands() -> Result<(), String> {

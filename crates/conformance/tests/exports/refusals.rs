@@ -44,7 +44,7 @@ pub(super) fn refused(recorded: &Recorded, options: &[&str], wanted: &str) -> Re
     }
 }
 
-/// Whether a command succeeds, and what it says.
+/// Runs a command. Returns true if it succeeds, and what it says.
 pub(super) fn tried(command: &mut Command) -> Result<(bool, String), String> {
     let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     let said = [done.stdout, done.stderr].concat();
