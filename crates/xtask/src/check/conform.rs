@@ -1,6 +1,6 @@
 //! Public conformance suites, natively and under `trommel record`, or with `--run` under `trommel run`:
-//! gcc's execution tests, the Linux Test Project's tests of system calls, and the Open POSIX Test
-//! Suite. None of their code is kept here.
+//! gcc's execution tests, the Linux Test Project's tests of system calls, the Open POSIX Test
+//! Suite, CPython's tests, and the programs that rr and Valgrind are tested with. None of their code is kept here.
 //!
 //! A suite's results are compared, not judged: a test that fails natively has to fail the same way.
 //! A test that differs is repeated natively, which shows whether it differs from itself, and then under
@@ -9,6 +9,9 @@
 mod gcc;
 mod ltp;
 mod posix;
+mod python;
+mod rr;
+mod valgrind;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -98,6 +101,12 @@ enum Suite {
     Ltp,
     /// The Open POSIX Test Suite.
     Posix,
+    /// CPython's tests.
+    Python,
+    /// Programs that rr is tested with.
+    Rr,
+    /// Programs that Valgrind is tested with.
+    Valgrind,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
@@ -107,6 +116,9 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         Suite::Gcc => gcc::run(ways, from, names),
         Suite::Ltp => ltp::run(ways, from, names),
         Suite::Posix => posix::run(ways, from, names),
+        Suite::Python => python::run(ways, from, names),
+        Suite::Rr => rr::run(ways, from, names),
+        Suite::Valgrind => valgrind::run(ways, from, names),
     }
 }
 
