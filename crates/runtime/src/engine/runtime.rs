@@ -44,7 +44,7 @@ impl Runtime {
         self.threads.retain(|t| !core::ptr::eq(*t, thread));
     }
 
-    /// Takes a thread from the list that is on its way out, or ends, and uses memory of the runtime meanwhile. [`Process::busy`] counts it.
+    /// Takes a thread from the list that is on its way out, or ends, and uses memory of the runtime meanwhile. [`crate::engine::state::Process::busy`] counts it.
     pub fn part_from(&mut self, thread: &Thread) {
         thread.process.busy.fetch_add(1, SeqCst);
         self.remove(thread);
