@@ -169,7 +169,8 @@ impl Job {
             "-o".into(),
             data,
         ];
-        let run = ["run", "--after", "0"].map(OsString::from);
+        // What is kept is executed to the end: a program that is detached may see what docs/limits.md says of that.
+        let run = ["run", "--after", "0", "--no-bail-out"].map(OsString::from);
         for way in [&record[..], &run[..]] {
             for what in ["anew", "with fragments of the run before"] {
                 let mut argv = vec![trommel.as_os_str().to_owned()];
