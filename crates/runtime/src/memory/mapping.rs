@@ -42,6 +42,8 @@ pub struct Mapping {
 /// Names that the host has for the addresses of a region: the words of their places are the addresses and a *bias*.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
+    /// Nothing was reported of it yet: it was looked at, and no code of it was translated.
+    Unreported,
     /// A name with this bias. It is 0 for memory without a file, whose addresses are their own places.
     Bias(u64),
     /// A region that was reported to the host, under this number.
@@ -227,7 +229,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
         path: path[start..].to_vec(),
         verified: Vec::new(),
         written: false,
-        named: Named::Bias(0),
+        named: Named::Unreported,
     })
 }
 
@@ -281,7 +283,7 @@ pub(super) fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
         path: path.unwrap_or_default().to_vec(),
         verified: Vec::new(),
         written: false,
-        named: Named::Bias(0),
+        named: Named::Unreported,
     }))
 }
 

@@ -75,12 +75,12 @@ impl Regions {
     }
 
     /// Looks up an address, reading the map if it is new. `pages` knows where the kernel's
-    /// protection is not the app's. The flag says that the region was new.
+    /// protection is not the app's. The flag says that the region is new: it was not reported to the host, whoever else looked it up.
     pub fn find(&mut self, pc: AppPc, pages: &Pages) -> (Lookup, bool) {
         let known = self.index_of(pc).filter(|&i| self.known[i].executable);
         if let Some(i) = known.filter(|_| self.is_fresh(pc)) {
             self.last = i;
-            return (Lookup::Code(i), false);
+            return self.code(i);
         }
         let split = pages.any_protected(Range {
             start: 0,
@@ -108,7 +108,7 @@ impl Regions {
                     // Pages may have become guards, which the kernel's list does not tell.
                     self.known[i].verified.clear();
                 }
-                return (Lookup::Code(i), false);
+                return self.code(i);
             }
             if self.told.iter().any(|told| told.meets(&found.range)) {
                 return (Lookup::Moved(found.range), false);
@@ -120,7 +120,13 @@ impl Regions {
         let i = self.known.partition_point(|m| m.range.end <= pc.0);
         self.known.insert(i, found);
         self.last = i;
-        (Lookup::Code(i), true)
+        self.code(i)
+    }
+
+    /// A known region of code, and whether it is new.
+    fn code(&self, region: usize) -> (Lookup, bool) {
+        let new = self.known[region].named == Named::Unreported;
+        (Lookup::Code(region), new)
     }
 
     /// Returns whether the process may write to the file of a mapping that it may not write to.
@@ -247,7 +253,7 @@ impl Regions {
                 let pc = AppPc(word.wrapping_sub(bias));
                 mapping.range.holds(pc).then_some(pc)
             }
-            Named::Reported(_) => None,
+            Named::Reported(_) | Named::Unreported => None,
         })
     }
 
@@ -326,6 +332,9 @@ impl Regions {
                 let before = &mut self.known[i - 1];
                 before.range.end = next.range.end;
                 before.verified.clear();
+                if next.named == Named::Unreported {
+                    before.named = next.named;
+                }
             } else {
                 i += 1;
             }
@@ -380,7 +389,11 @@ mod tests {
         let mut regions = Regions::default();
         let code = AppPc(own_code_is_found_and_data_is_not as *const () as u64);
         let pages = Pages::default();
-        assert_eq!(regions.find(code, &pages), (Lookup::Code(0), true));
+        for _ in 0..2 {
+            let found = regions.find(code, &pages);
+            assert_eq!(found, (Lookup::Code(0), true), "until it is reported");
+        }
+        regions.known[0].named = Named::Bias(0);
         assert_eq!(regions.find(code, &pages), (Lookup::Code(0), false));
         let on_stack = 0u8;
         assert_eq!(

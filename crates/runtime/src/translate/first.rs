@@ -228,9 +228,13 @@ impl Translator {
     pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
         match site.regions.find(pc, site.pages) {
             (Lookup::Code(region), new) => {
-                if new && site.regions.tell(region) {
-                    let number = site.shared.region(&site.regions.known[region])?;
-                    site.regions.known[region].named = Named::Reported(number);
+                if new {
+                    let named = match site.regions.tell(region) {
+                        true => Named::Reported(site.shared.region(&site.regions.known[region])?),
+                        // Addresses of memory without a file are their own places.
+                        false => Named::Bias(0),
+                    };
+                    site.regions.known[region].named = named;
                 }
                 if let Named::Reported(number) = site.regions.known[region].named
                     && site.shared.names()
