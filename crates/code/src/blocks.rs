@@ -36,6 +36,10 @@ use crate::transfers::Transfers;
 pub trait Returns {
     /// Returns true if a call to a place may come back.
     fn returns(&mut self, target: Place) -> bool;
+    /// Returns true if a function is known to end at a vaddr, so that a call before it does not come back.
+    fn ends_function(&self, _at: u64) -> bool {
+        false
+    }
 }
 
 /// A straight line of executed instructions.
@@ -93,7 +97,8 @@ impl Blocks {
         transfers: Transfers,
         returns: &mut dyn Returns,
     ) -> Self {
-        let reached = Reached::new(code, functions, &transfers);
+        let ends = |at| returns.ends_function(at);
+        let reached = Reached::new(code, functions, &transfers, &ends);
         let mut all = cut(&reached);
         let counts = Solver::new(&all, &transfers, returns).solve();
         for (block, count) in all.iter_mut().zip(counts) {
@@ -187,6 +192,7 @@ impl<'s> Solver<'s> {
             let (target, way) = match block.exit {
                 Exit::Next => (block.end, From::Block(n)),
                 Exit::Jump(target) => (target, From::Block(n)),
+                Exit::Call if returns.ends_function(block.end) => continue,
                 Exit::Call | Exit::System => (block.end, From::Call(n)),
                 Exit::Branch | Exit::IndirectJump | Exit::Return | Exit::Nowhere => {
                     continue;

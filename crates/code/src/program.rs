@@ -145,6 +145,7 @@ impl ModuleCode {
             Some(code) => {
                 let mut returns = ByNames {
                     symbols,
+                    spans: &spans,
                     ways_out: WaysOut::new(module, code, &ranges),
                     known: HashMap::new(),
                 };
@@ -238,6 +239,7 @@ impl ModuleCode {
 /// Returns what returns, by the code of a module and by the names of all.
 struct ByNames<'s, 'f, 'c, 'a> {
     symbols: &'s Symbols<'f>,
+    spans: &'s Spans,
     ways_out: WaysOut<'c, 'a>,
     known: HashMap<Place, bool>,
 }
@@ -253,5 +255,9 @@ impl Returns for ByNames<'_, '_, '_, '_> {
         let returns = !never && self.ways_out.can_leave(target);
         self.known.insert(target, returns);
         returns
+    }
+
+    fn ends_function(&self, at: u64) -> bool {
+        self.spans.end_at(at)
     }
 }

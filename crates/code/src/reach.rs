@@ -14,7 +14,7 @@
 //! in step with the site, or left out. Time is bounded by the bytes of code: an address is decoded once.
 //!
 //! The kernel enters a program at the entry point of its file, which no event tells. After a call, an instruction that always faults was not executed:
-//! compilers put it where the call never comes back.
+//! compilers put it where the call never comes back. What follows the last call of a function was not executed either, where the function is known to end there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -100,25 +100,30 @@ const MOST_BEFORE: u64 = 1 << 20;
 
 impl Reached {
     /// Decodes what was executed. `functions` are all of the module, in the order of their starts.
-    pub(crate) fn new(code: &Code<'_>, functions: &[Range<u64>], transfers: &Transfers) -> Self {
+    pub(crate) fn new(
+        code: &Code<'_>,
+        functions: &[Range<u64>],
+        transfers: &Transfers,
+        ends: &dyn Fn(u64) -> bool,
+    ) -> Self {
         let mut reached = Self::default();
-        reached.from(code, transfers.into.keys().copied().collect());
+        reached.from(code, ends, transfers.into.keys().copied().collect());
         let sites = transfers.control.keys().chain(transfers.others.keys());
         let mut sites: Vec<u64> = sites.copied().collect();
         sites.sort_unstable();
         for site in sites {
             if !reached.steps.contains_key(&site) {
                 let head = reached.way_to(code, functions, site);
-                reached.from(code, vec![head]);
+                reached.from(code, ends, vec![head]);
             }
         }
-        reached.from(code, code.entry().into_iter().collect());
-        reached.come_back(code);
+        reached.from(code, ends, code.entry().into_iter().collect());
+        reached.come_back(code, ends);
         reached
     }
 
     /// Goes on after system calls to which other ways lead than the one along which their numbers are known.
-    fn come_back(&mut self, code: &Code<'_>) {
+    fn come_back(&mut self, code: &Code<'_>, ends: &dyn Fn(u64) -> bool) {
         while let Some(found) = self.last.iter().position(|(since, at)| {
             let others = self.heads.range(since + 1..=*at);
             others.count() > 0
@@ -127,13 +132,13 @@ impl Reached {
             if let Some(step) = self.steps.get_mut(&at) {
                 step.exit = Exit::System;
                 let next = at + u64::from(step.length);
-                self.from(code, vec![next]);
+                self.from(code, ends, vec![next]);
             }
         }
     }
 
     /// Decodes from these heads on.
-    fn from(&mut self, code: &Code<'_>, mut heads: Vec<u64>) {
+    fn from(&mut self, code: &Code<'_>, ends: &dyn Fn(u64) -> bool, mut heads: Vec<u64>) {
         let mut line = Vec::new();
         while let Some(head) = heads.pop() {
             if !self.heads.insert(head) || self.steps.contains_key(&head) {
@@ -165,12 +170,13 @@ impl Reached {
                     self.last.push((since, at));
                 }
                 let length = instruction.len() as u8;
+                let next = at + u64::from(length);
                 self.steps.insert(at, Step { length, exit });
                 match exit {
                     Exit::Next => continue,
                     Exit::Jump(to) => heads.push(to),
-                    Exit::Call if faults_at(code, at + u64::from(length)) => {}
-                    Exit::Call | Exit::System => heads.push(at + u64::from(length)),
+                    Exit::Call if ends(next) || faults_at(code, next) => {}
+                    Exit::Call | Exit::System => heads.push(next),
                     Exit::Branch | Exit::IndirectJump | Exit::Return | Exit::Nowhere => {}
                 }
                 break;

@@ -118,9 +118,11 @@ impl ModuleFlow {
         found.add_up();
         let into = found.arrivals(module);
         for block in blocks {
-            if let Exit::Call | Exit::System = block.exit
-                && let Some(next) = code.blocks.at(block.end)
-            {
+            let comes_back = match block.exit {
+                Exit::Call => !code.spans.end_at(block.end),
+                exit => exit == Exit::System,
+            };
+            if let Some(next) = code.blocks.at(block.end).filter(|_| comes_back) {
                 let came = into.get(&block.end).copied().unwrap_or(0);
                 let count = times(next).saturating_sub(came).min(times(block));
                 found.add(place(block.last), place(block.end), Way::Back, count);

@@ -33,6 +33,8 @@ pub struct Span {
     pub range: Range<u64>,
     /// True of a stub through which a library function is called.
     pub stub: bool,
+    /// True if its end is known. Else it goes on to the next symbol.
+    pub sized: bool,
 }
 
 /// The functions of a module.
@@ -51,12 +53,13 @@ const MAX_NESTING: usize = 64;
 impl Spans {
     pub(crate) fn of(file: &ObjectFile<'_>, index: &SymbolIndex<'_>) -> Self {
         let mut all: Vec<Span> = Vec::new();
-        for (name, range) in index.functions().filter(|(_, r)| r.start < r.end) {
-            let best = index.find(range.start);
+        for function in index.functions().filter(|f| f.range.start < f.range.end) {
+            let best = index.find(function.range.start);
             all.push(Span {
-                name: best.map_or_else(|| name.to_vec(), |best| best.name),
-                range,
+                name: best.map_or_else(|| function.name.to_vec(), |best| best.name),
+                range: function.range,
                 stub: false,
+                sized: function.sized,
             });
         }
         all.sort_by_key(|span| (span.range.start, std::cmp::Reverse(span.range.end)));
@@ -72,6 +75,7 @@ impl Spans {
                 name,
                 range,
                 stub: true,
+                sized: true,
             });
         }
         spans.join(found);
@@ -83,8 +87,12 @@ impl Spans {
             if stub && let Some(next) = spans.next(range.start) {
                 range.end = range.end.min(next);
             }
-            let name = Vec::new();
-            found.push(Span { name, range, stub });
+            found.push(Span {
+                name: Vec::new(),
+                range,
+                stub,
+                sized: true,
+            });
         }
         spans.join(found);
         spans.whole = spans.parts_by_name();
@@ -148,6 +156,22 @@ impl Spans {
         let after = self.all.partition_point(|span| span.range.start <= at);
         let least = after.saturating_sub(MAX_NESTING);
         (least..after).rev().find(|n| self.all[*n].range.end > at)
+    }
+
+    /// Returns true if a function is known to end at an address, and none that has the byte before it goes on there. A call that ends so does
+    /// not come back: compilers put nothing after it.
+    pub fn end_at(&self, at: u64) -> bool {
+        let after = self.all.partition_point(|span| span.range.start < at);
+        let least = after.saturating_sub(MAX_NESTING);
+        let around = self.all[least..after].iter().filter(|s| s.range.end >= at);
+        let mut known = false;
+        for span in around {
+            if span.range.end > at {
+                return false;
+            }
+            known |= span.sized;
+        }
+        known
     }
 }
 

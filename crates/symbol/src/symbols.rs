@@ -215,11 +215,11 @@ impl<'a> Symbols<'a> {
             return Vec::new();
         };
         let functions = opened.index(self.files).functions();
-        let owned = |(name, range): (&[u8], _)| Function {
-            name: name.to_vec(),
-            range,
-        };
-        functions.map(owned).collect()
+        let owned = functions.map(|function| Function {
+            name: function.name.to_vec(),
+            range: function.range,
+        });
+        owned.collect()
     }
 
     /// The functions of a module, those without a name included.

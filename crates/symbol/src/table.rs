@@ -108,8 +108,9 @@ impl<'a> SymbolIndex<'a> {
 
     /// The bytes of the functions of a name, as it is in the file or demangled.
     pub(crate) fn ranges_of(&self, name: &str) -> Vec<std::ops::Range<u64>> {
-        let called = |(n, _): &(&[u8], _)| *n == name.as_bytes() || demangle(n) == name;
-        let mut all: Vec<_> = (self.functions().filter(called)).map(|(_, r)| r).collect();
+        let called = |n: &[u8]| n == name.as_bytes() || demangle(n) == name;
+        let own = self.functions().filter(|f| called(f.name));
+        let mut all: Vec<_> = own.map(|f| f.range).collect();
         all.dedup();
         all
     }
@@ -135,10 +136,14 @@ impl<'a> SymbolIndex<'a> {
     }
 
     /// The functions and labels of code with the bytes of each, in their order; several may be of the same bytes.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<u64>)> {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Labelled<'_>> {
         self.entries.iter().filter_map(|entry| {
             let rank = self.rank(entry).filter(|rank| rank.kind != 1)?;
-            Some((rank.name, self.range(entry)))
+            Some(Labelled {
+                name: rank.name,
+                range: self.range(entry),
+                sized: entry.size != 0,
+            })
         })
     }
 
@@ -223,6 +228,14 @@ impl<'a> SymbolIndex<'a> {
             name,
         })
     }
+}
+
+/// A function or label of code.
+pub(crate) struct Labelled<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) range: std::ops::Range<u64>,
+    /// The symbol has a size. Else it goes on to the next one.
+    pub(crate) sized: bool,
 }
 
 /// The order of symbols that start together; the least one is shown.

@@ -20,6 +20,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
         "ends: a shared way into an exit is a system call that comes back",
         shared,
     ),
+    (
+        "ends: nothing follows the last call of a function",
+        last_call,
+    ),
     ("ends: labels in code are no functions", labels),
     (
         "ends: a file without sections has its code",
@@ -117,6 +121,23 @@ fn shared() -> Result<(), String> {
             (25, (2, 2)),
             // The exit is taken for a call that comes back: its number is known on one of two ways only.
             (27, (2, 2)),
+        ],
+    )
+}
+
+/// A call that ends its function is left by a `ret` to elsewhere. Padding follows it, and another function.
+fn last_call() -> Result<(), String> {
+    let source = ".globl _start\n.type _start, @function\n_start:\n mov $1, %edi\n call f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
+        .size _start, . - _start\n.type f, @function\nf: dec %edi\n jz 1f\n ret\n1: call away\n.size f, . - f\n nop\n nop\n\
+        .type away, @function\naway: pop %rax\n ret\n.size away, . - away\n";
+    expect(
+        &assembled(source)?,
+        &[
+            (0, (1, 2)),
+            (10, (1, 3)),
+            (19, (1, 2)),
+            (24, (1, 1)),
+            (31, (1, 2)),
         ],
     )
 }
