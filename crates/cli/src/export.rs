@@ -100,7 +100,7 @@ fn code(
             .iter()
             .for_each(|n| output::complain(n));
     }
-    notes::inexact(&input)
+    notes::inexact(format, &input)
         .iter()
         .for_each(|n| output::complain(n));
     let mut of = Vec::new();

@@ -28,7 +28,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use trommel_symbol::Code;
 use trommel_tuple::Place;
 
-use crate::flow::Count;
+use crate::count::Count;
 use crate::reach::{Exit, Reached};
 use crate::transfers::Transfers;
 
@@ -291,10 +291,7 @@ impl<'s> Solver<'s> {
                 back = back.saturating_add(*times);
             }
         }
-        match back == all {
-            true => executed,
-            false => executed.times_of(back as f64 / all.max(1) as f64).rounded(),
-        }
+        executed.part(back, all)
     }
 }
 

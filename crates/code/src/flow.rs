@@ -20,118 +20,19 @@
 //! estimates it makes estimates.
 //!
 //! *Assumed* where a run has no event of its own: that what is called returns, but for functions that never do ([`Events::returned`]),
-//! and that control reaches the ways named above. [`How::Derived`] says so. In exact profiles a fault or an end in the middle of a run
+//! and that control reaches the ways named above. [`How::Derived`](crate::How::Derived) says so. In exact profiles a fault or an end in the middle of a run
 //! makes a difference between its events: an instruction has the count of the next one that has events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
-use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
 
 use crate::body::{Body, Line, always_faults, direct_target, falls_through};
+use crate::count::Count;
+use crate::exact::Exact;
 use crate::kernel::never_comes_back;
-
-/// Ways in which a count is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
-    /// By events of an instruction that is executed equally often.
-    Counted,
-    /// By what flows in and out.
-    Derived,
-}
-
-/// Number of times something was executed.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Count {
-    /// Times.
-    pub times: f64,
-    /// Limits of an estimate, as far as they are known.
-    pub limits: Option<Limits>,
-    /// The way in which it is known.
-    pub how: How,
-}
-
-impl Count {
-    /// Makes a count from events of the instruction itself.
-    pub const fn of_events(times: f64, limits: Option<Limits>) -> Self {
-        Self {
-            times,
-            limits,
-            how: How::Counted,
-        }
-    }
-
-    const NONE: Self = Self::of_events(0.0, None);
-
-    /// Both together.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        let limits = match (self.limits, other.limits) {
-            (Some(a), Some(b)) => Some(Limits {
-                low: a.low + b.low,
-                high: a.high + b.high,
-            }),
-            // Nothing came, which is no estimate.
-            (limits, None) if other.times == 0.0 => limits,
-            (None, limits) if self.times == 0.0 => limits,
-            _ => None,
-        };
-        Self::derived(self.times + other.times, limits)
-    }
-
-    /// Returns the count of something that happened so many times each time.
-    #[must_use]
-    pub fn times_of(self, factor: f64) -> Self {
-        let limits = self.limits.map(|Limits { low, high }| Limits {
-            low: low * factor,
-            high: high * factor,
-        });
-        Self {
-            times: self.times * factor,
-            limits,
-            how: self.how,
-        }
-    }
-
-    /// A whole number of times.
-    pub(crate) fn rounded(self) -> Self {
-        Self {
-            times: self.times.round(),
-            ..self
-        }
-    }
-
-    pub(crate) fn less(self, other: Self) -> Self {
-        let limits = match (self.limits, other.limits) {
-            (Some(a), Some(b)) => Some((a.low - b.high, a.high - b.low)),
-            (Some(a), None) if other.times == 0.0 => Some((a.low, a.high)),
-            _ => None,
-        };
-        let limits = limits.map(|(low, high)| Limits {
-            low: low.max(0.0),
-            high: high.max(0.0),
-        });
-        Self::derived((self.times - other.times).max(0.0), limits)
-    }
-
-    const fn derived(times: f64, limits: Option<Limits>) -> Self {
-        Self {
-            times,
-            limits,
-            how: How::Derived,
-        }
-    }
-
-    /// The part that it may be off by.
-    pub(crate) fn doubt(&self) -> f64 {
-        match self.limits {
-            Some(Limits { low, high }) if self.times > 0.0 => (high - low) / self.times,
-            _ => f64::INFINITY,
-        }
-    }
-}
 
 /// Events of one module in a profile. `None` where the profile has no events of the kind.
 pub trait Events {
@@ -534,7 +435,7 @@ impl Solver<'_> {
     /// Returns what came into a run, but for what came from the end of another.
     fn inflow(&mut self, run: usize, but: Option<usize>, all: &mut All<'_, '_>) -> Option<Count> {
         let at = self.body.lines()[*self.runs.lines[run].first()?].at;
-        let mut sum = Count::derived(0.0, None);
+        let mut sum = Count::derived(Exact::default(), None);
         for from in &self.runs.from[run] {
             let came = match *from {
                 From::Run(other) if Some(other) == but => continue,

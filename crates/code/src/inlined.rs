@@ -13,7 +13,7 @@ use std::rc::Rc;
 use trommel_symbol::Symbols;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
-use crate::flow::Count;
+use crate::count::Count;
 use crate::program::{Function, Program};
 
 /// Instructions of a function that were inlined from the same functions.

@@ -8,6 +8,7 @@
 //! | | answers |
 //! |---|---|
 //! | [`Body`] | the instructions of a function, from the bytes of its file |
+//! | [`Exact`] | sums of counts, beyond what a `f64` has |
 //! | [`Flow`] | counts of all instructions, from those that have events |
 //! | [`Blocks`] | the executed code of a whole module as straight lines, each with its count |
 //! | [`loops`](fn@loops) | the loops of a function, their entries and turns |
@@ -41,6 +42,8 @@ mod acyclic;
 mod balance;
 mod blocks;
 mod body;
+mod count;
+mod exact;
 mod flow;
 mod inlined;
 mod kernel;
@@ -59,7 +62,9 @@ pub use acyclic::{Acyclic, Ending, Passed, acyclic};
 pub use balance::{ArcNumber, Balance, Price, Unsolved};
 pub use blocks::{Block, Blocks, Returns};
 pub use body::{Body, Line, falls_through};
-pub use flow::{Count, Events, Flow, How};
+pub use count::{Count, How};
+pub use exact::Exact;
+pub use flow::{Events, Flow};
 pub use iced_x86::{FlowControl, Instruction, Mnemonic};
 pub use inlined::{Inlined, InlinedPart};
 pub use loops::{Loop, loops};

@@ -16,7 +16,7 @@ use std::ops::Range;
 use trommel_tuple::ModuleId;
 
 use crate::blocks::{Block, Blocks};
-use crate::flow::Count;
+use crate::count::Count;
 use crate::reach::Exit;
 
 /// A loop.

@@ -20,7 +20,7 @@ use trommel_symbol::{Code, Spans, Symbols};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::blocks::{Blocks, Returns};
-use crate::flow::Count;
+use crate::count::Count;
 use crate::reach::Exit;
 use crate::returns::{WaysOut, never_returns};
 use crate::transfers::Transfers;

@@ -12,7 +12,8 @@ use trommel_profile::confidence::{Basis, Confidence};
 use trommel_profile::limits::Limits;
 use trommel_tuple::{Kind, ModuleId, Place, Tuple};
 
-use crate::flow::Count;
+use crate::count::Count;
+use crate::exact::Exact;
 
 /// A recorded branch, jump or call.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -117,7 +118,8 @@ impl Known<'_> {
         {
             return Count::of_events(sampled.executions, Some(sampled.limits()));
         }
-        let times = counts.iter().map(|(_, n)| *n as f64).sum();
+        let times = counts.iter().map(|(_, n)| Exact::from(*n));
+        let times = times.fold(Exact::default(), Exact::plus);
         let limits = match self.has_limits() {
             true => {
                 let tuples = counts.iter().map(|&(v, n)| (Tuple::new(at, v), n));
@@ -126,7 +128,7 @@ impl Known<'_> {
             }
             false => None,
         };
-        Count::of_events(times, limits)
+        Count::of_exact(times, limits)
     }
 
     fn part(&mut self, kind: Kind, from: Place, value: u64, count: u64) -> Count {
@@ -139,7 +141,7 @@ impl Known<'_> {
             None if self.has_limits() => self.confidence.count(Tuple::new(from, value), count),
             None => None,
         };
-        Count::of_events(times, limits)
+        Count::of_exact(Exact::from(count), limits)
     }
 
     fn has_limits(&self) -> bool {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use trommel_code::Program;
+use trommel_code::{Exact, Program};
 use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place};
 
@@ -184,7 +184,10 @@ impl<'p> Functions<'p> {
     }
 
     fn graph(&self, parts: &[Part<'_>], late: &BTreeMap<Node, (Node, Place)>) -> Graph {
-        let own = |f: &Function| f.straights.iter().map(|s| instructions_of(s) as f64).sum();
+        let own = |f: &Function| {
+            let each = f.straights.iter().map(|s| Exact::from(instructions_of(s)));
+            each.fold(Exact::default(), Exact::plus)
+        };
         let mut calls: BTreeMap<(Node, Node), u64> = BTreeMap::new();
         for part in parts {
             let of_module = part.flow.transfers.iter();
@@ -344,7 +347,7 @@ impl Writer<'_, '_> {
         (at, line): (u64, u32),
         to: u64,
     ) -> io::Result<()> {
-        let cost = self.inclusive.of_calls(from, callee, count).round() as u64;
+        let cost = self.inclusive.of_calls(from, callee, count).whole();
         let callee = &self.functions.all[callee];
         if callee.object != self.at.object {
             let object = compressed(&mut self.names.objects, &callee.object);

@@ -45,6 +45,10 @@ pub trait Format: Sync {
     fn is_for_optimisers(&self) -> bool {
         false
     }
+    /// The greatest number that it holds.
+    fn most(&self) -> u64 {
+        u64::MAX
+    }
     /// The end of a file's name.
     fn extension(&self) -> &'static str;
     /// The command that reads the file next.

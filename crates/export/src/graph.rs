@@ -13,6 +13,8 @@
 
 use std::collections::BTreeMap;
 
+use trommel_code::Exact;
+
 /// The node of a function.
 pub(crate) type Node = usize;
 
@@ -20,7 +22,7 @@ pub(crate) type Node = usize;
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     /// Instructions of each function itself.
-    pub(crate) own: Vec<f64>,
+    pub(crate) own: Vec<Exact>,
     /// Calls from one to another.
     pub(crate) calls: BTreeMap<(Node, Node), u64>,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Graph {
 #[derive(Debug)]
 pub(crate) struct Inclusive {
     /// By node: of its cycle, for those in one.
-    whole: Vec<f64>,
+    whole: Vec<Exact>,
     component: Vec<usize>,
     /// Calls into each component from outside.
     calls: Vec<u64>,
@@ -55,15 +57,16 @@ impl Inclusive {
         for node in 0..nodes {
             members[component[node]].push(node);
         }
-        let mut whole = vec![0.0; number];
+        let mut whole = vec![Exact::default(); number];
         for of in 0..number {
-            let mut sum = 0.0;
+            let mut sum = Exact::default();
             for &node in &members[of] {
-                sum += graph.own[node];
+                sum = sum.plus(graph.own[node]);
                 let away = out[node].iter().filter(|(to, _)| component[*to] != of);
-                sum += away
-                    .map(|&(to, count)| share(whole[component[to]], count, calls[component[to]]))
-                    .sum::<f64>();
+                for &(to, count) in away {
+                    let to = component[to];
+                    sum = sum.plus(share(whole[to], count, calls[to]));
+                }
             }
             whole[of] = sum;
         }
@@ -75,17 +78,20 @@ impl Inclusive {
     }
 
     /// Instructions that so many calls of a function brought their caller.
-    pub(crate) fn of_calls(&self, from: Node, to: Node, count: u64) -> f64 {
+    pub(crate) fn of_calls(&self, from: Node, to: Node, count: u64) -> Exact {
         let of = self.component[to];
         match self.component[from] == of {
-            true => 0.0,
+            true => Exact::default(),
             false => share(self.whole[of], count, self.calls[of]),
         }
     }
 }
 
-fn share(whole: f64, count: u64, all: u64) -> f64 {
-    whole * count as f64 / all.max(1) as f64
+fn share(whole: Exact, count: u64, all: u64) -> Exact {
+    match count == all {
+        true => whole,
+        false => Exact::new(whole.nearest() * count as f64 / all.max(1) as f64),
+    }
 }
 
 /// The strongly connected components, each with a higher number than those that it leads to, and how many there are (Tarjan, with a stack of its own).
@@ -142,7 +148,7 @@ mod tests {
     fn instructions_are_shared_by_calls_and_cycles_count_as_one() {
         // 0 calls 1 three times and 2 once; 1 calls 2 three times; 2 and 3 call each other.
         let graph = Graph {
-            own: vec![10.0, 20.0, 30.0, 10.0],
+            own: [10.0, 20.0, 30.0, 10.0].map(Exact::new).into(),
             calls: [
                 ((0, 1), 3),
                 ((0, 2), 1),
@@ -153,19 +159,20 @@ mod tests {
             .into(),
         };
         let inclusive = Inclusive::of(&graph);
-        assert_eq!(inclusive.of_calls(0, 2, 1), 10.0);
-        assert_eq!(inclusive.of_calls(1, 2, 3), 30.0);
-        assert_eq!(inclusive.of_calls(0, 1, 3), 50.0);
-        assert_eq!(inclusive.of_calls(2, 3, 9), 0.0);
+        assert_eq!(inclusive.of_calls(0, 2, 1), Exact::new(10.0));
+        assert_eq!(inclusive.of_calls(1, 2, 3), Exact::new(30.0));
+        assert_eq!(inclusive.of_calls(0, 1, 3), Exact::new(50.0));
+        assert_eq!(inclusive.of_calls(2, 3, 9), Exact::default());
     }
 
     #[test]
     fn long_chains_need_no_deep_stack() {
         let nodes = 200_000;
         let graph = Graph {
-            own: vec![1.0; nodes],
+            own: vec![Exact::new(1.0); nodes],
             calls: (1..nodes).map(|n| ((n - 1, n), 1)).collect(),
         };
-        assert_eq!(Inclusive::of(&graph).of_calls(0, 1, 1), (nodes - 1) as f64);
+        let whole = Inclusive::of(&graph).of_calls(0, 1, 1).whole();
+        assert_eq!(whole, nodes as u64 - 1);
     }
 }

@@ -37,6 +37,10 @@ impl Format for Pprof {
         Modules::All
     }
 
+    fn most(&self) -> u64 {
+        MOST
+    }
+
     fn extension(&self) -> &'static str {
         "pb.gz"
     }

@@ -10,14 +10,14 @@
 //!
 //! # Invariants
 //! Lines are in the order of their starts and do not overlap, but where two instructions share bytes. Transfers are in the order of
-//! [`Transfer`], each once. Counts are whole numbers: estimates are rounded, and so is what is above [`MOST_EXACT`]. Sums end at the greatest number.
+//! [`Transfer`], each once. Counts are whole numbers: estimates are rounded. Sums end at the greatest number of 64 bits.
 
 use std::collections::HashMap;
 
-use trommel_code::{Block, Exit, Program};
+use trommel_code::{Block, Count, Exit, Program};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
-/// The greatest count up to which all are exact.
+/// The greatest number up to which a `f64` has all, as readers of JSON take numbers.
 pub const MOST_EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
 
 /// Ways in which control goes from one instruction to another.
@@ -151,14 +151,9 @@ impl ModuleFlow {
     }
 }
 
-/// A count as a whole number.
-pub(crate) fn whole(times: f64) -> u64 {
-    times.round() as u64
-}
-
 /// Executions of a block, as far as they are known.
 fn times(block: &Block) -> u64 {
-    block.count.map_or(0, |count| whole(count.times))
+    block.count.map_or(0, Count::whole)
 }
 
 fn straight(block: &Block) -> Option<Straight> {
@@ -198,7 +193,7 @@ fn recorded(program: &Program, module: ModuleId, blocks: &[Block]) -> Vec<Transf
                 }
                 let block = (from.module() == module).then(|| by_last.get(&from.vaddr().0));
                 let way = way_of(arrival.call, block.flatten().copied(), from, to);
-                let count = whole(arrival.count.times);
+                let count = arrival.count.whole();
                 all.push(Transfer {
                     from,
                     to,

@@ -143,19 +143,9 @@ impl Events for OfModule<'_, '_> {
             }
             None => return executed,
         };
-        let all = targets.iter().map(|(_, count)| *count).sum::<u64>().max(1) as f64;
-        let back: Vec<u64> = (targets.into_iter())
-            .filter(|(to, _)| self.returns(*to))
-            .map(|(_, count)| count)
-            .collect();
-        let share = back.into_iter().sum::<u64>() as f64 / all;
-        Count {
-            times: (executed.times * share).round(),
-            limits: executed.limits.map(|Limits { low, high }| Limits {
-                low: low * share,
-                high: high * share,
-            }),
-            how: executed.how,
-        }
+        let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);
+        let all = sum(&mut targets.iter().map(|(_, count)| *count));
+        let back = targets.into_iter().filter(|(to, _)| self.returns(*to));
+        executed.part(sum(&mut back.map(|(_, count)| count)), all)
     }
 }

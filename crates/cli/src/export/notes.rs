@@ -1,7 +1,7 @@
 //! Words about what an output lacks, and about counts that are not what they seem.
 
 use trommel_export::view::MOST_EXACT;
-use trommel_export::{CallPaths, Input, MOST_DEEP, PathFormat};
+use trommel_export::{CallPaths, Format, Input, MOST_DEEP, PathFormat};
 use trommel_profile::Profile;
 use trommel_symbol::Symbols;
 use trommel_tuple::{Kind, ModuleId};
@@ -36,21 +36,20 @@ pub(super) fn anonymous(input: &Input<'_, '_>) -> Option<String> {
     })
 }
 
-/// Says that counts may be greater than those that are exact.
-pub(super) fn inexact(input: &Input<'_, '_>) -> Option<String> {
+/// Says that counts, or their sums, may be greater than what the format holds.
+pub(super) fn inexact(format: &dyn Format, input: &Input<'_, '_>) -> Option<String> {
     // Events of code that is in no file are in no sum of instructions.
     let events = [Kind::Edge, Kind::Call].map(|kind| input.profile.kinds.get(&kind));
     let events = events.into_iter().flatten();
     let events = events.flat_map(|kind| kind.counts.values().flatten());
     let events: f64 = events.map(|(_, count)| *count as f64).sum();
     let sum = input.program.executed().times.max(events);
-    (sum > MOST_EXACT as f64).then(|| too_great(sum, MOST_EXACT))
+    let most = format.most();
+    (sum > most as f64).then(|| too_great(sum, most, "limited to it"))
 }
 
-fn too_great(sum: f64, most: u64) -> String {
-    format!(
-        "counts add up to {sum:.3e}, and those above {most} are not exact: they are rounded, or limited to the greatest number of the format"
-    )
+fn too_great(sum: f64, most: u64, what: &str) -> String {
+    format!("counts add up to {sum:.3e}, and those above {most} are {what}")
 }
 
 /// Says what call paths lack in a format: exact sums, deep paths, names.
@@ -62,7 +61,13 @@ pub(super) fn of_paths(
     let mut all = Vec::new();
     let sum = paths.sum();
     if sum > format.most.into() {
-        all.push(too_great(sum as f64, format.most));
+        let rounded = format.most == MOST_EXACT;
+        let what = if rounded {
+            "rounded by readers of JSON"
+        } else {
+            "limited to it"
+        };
+        all.push(too_great(sum as f64, format.most, what));
     }
     if format.whole_paths && paths.depth() > MOST_DEEP {
         all.push(format!(

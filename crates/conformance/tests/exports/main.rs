@@ -5,6 +5,7 @@
 //! A test whose tool is missing says so.
 
 mod ends;
+mod great;
 mod kcachegrind;
 mod names;
 mod next;
@@ -38,6 +39,7 @@ fn main() {
         .chain(opened::ALL)
         .chain(refusals::ALL)
         .chain(ends::ALL)
+        .chain(great::ALL)
         .chain(ways::ALL)
         .chain(parts::ALL)
         .chain(next::ALL);
