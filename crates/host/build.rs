@@ -58,11 +58,12 @@ fn main() {
     let image = Image::from_elf(&bytes);
     fs::write(out.join("runtime.bin"), &image.bytes).expect("OUT_DIR can be written");
     let constants = format!(
-        "const BASE: u64 = {BASE:#x};\nconst LEN: usize = {:#x};\nconst BUILD: u64 = {:#x};\nconst SYMBOLS: &[(u32, &str)] = &{:?};\nconst ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
+        "const BASE: u64 = {BASE:#x};\nconst LEN: usize = {:#x};\nconst BUILD: u64 = {:#x};\nconst SYMBOLS: &[(u32, &str)] = &{:?};\nconst ENTRY: usize = {:#x};\nconst OWNED: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
         image.bytes.len(),
         digest(&image.bytes),
         symbols(&bytes),
         image.entry,
+        owned(&bytes),
         image.text.0,
         image.text.1,
         image.relocations,
@@ -90,6 +91,14 @@ fn symbols(elf: &[u8]) -> Vec<(u32, String)> {
     all.sort();
     all.dedup_by_key(|s| s.0);
     all
+}
+
+/// Address of the list of its mappings.
+fn owned(elf: &[u8]) -> u64 {
+    use object::{Object, ObjectSymbol};
+    let file: ElfFile64<'_, Le> = ElfFile64::parse(elf).expect("the linker writes ELF");
+    let list = file.symbol_by_name("trommel_owned");
+    list.expect("the runtime lists its mappings").address()
 }
 
 /// Builds the runtime: its bytes.

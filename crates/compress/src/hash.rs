@@ -30,6 +30,12 @@ pub use kind::HashKind;
 pub use lanes::{Lanes, Layout};
 pub use paper::{Randomize, xor_fold};
 
+/// Asks the processor for the instruction that hashes use. It is asked once: here, or where a hash is first made.
+/// In a program that may have taken `cpuid` away, this comes before any hash.
+pub fn ask_processor() {
+    crc32c::ask_processor();
+}
+
 /// The widest index.
 pub const MAX_BITS: u32 = 32;
 

@@ -163,4 +163,6 @@ pub mod options {
     pub const END_DELIVER: u64 = 4 << 12;
     /// Failure at any of these places, with one chance in so many.
     pub const END_RANDOM: u64 = 5 << 12;
+    /// The runtime fails while it starts in a process that has been running.
+    pub const END_START: u64 = 6 << 12;
 }

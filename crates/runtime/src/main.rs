@@ -37,8 +37,7 @@ unsafe extern "C" fn begin(args: *const StartArgs) -> ! {
     let started = unsafe { start(*args, &HEAP) };
     // SAFETY: as above.
     if started.is_none() && unsafe { (*args).threads } != 0 {
-        // SAFETY: it was not started.
-        unsafe { attach::give_up() }
+        attach::give_up()
     }
     if started.is_none() {
         sys::complain(b"trommel: the target has no memory left for the runtime\n");

@@ -6,9 +6,15 @@
 //! Strategy: work over a whole block is handed to [`Unit::run`], which calls it from a function that is
 //! compiled for SSE 4.2. Both ways give the same numbers; a test compares them.
 //!
+//! The processor is asked once. A program may take the instruction away that asks (`ARCH_SET_CPUID`), and this code may be
+//! executed in such a program: who injects it asks before ([`ask_processor`]).
+//!
 //! `unsafe`: asking the processor what it can do, and calling that function. It pays: the bench `tuples`
 //! makes 262 million tuples a second of `H:crc[P256]2048` with the instruction, 123 by table.
 #![allow(unsafe_code)] // reason: the CRC instruction, which a benchmark shows to pay.
+
+use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The reflected polynomial of CRC-32C (Castagnoli).
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -60,20 +66,50 @@ pub(super) trait Work {
 #[derive(Clone, Debug)]
 pub(super) struct Unit(());
 
+/// The processor's answer: [`HAS`], [`LACKS`], or 0 as long as it was not asked.
+static ANSWER: AtomicU8 = AtomicU8::new(0);
+const HAS: u8 = 1;
+const LACKS: u8 = 2;
+
+/// Asks the processor whether it has the instruction. It is not asked again.
+#[cold]
+#[inline(never)]
+pub(super) fn ask_processor() -> u8 {
+    let answer = if has_unit() { HAS } else { LACKS };
+    ANSWER.store(answer, Relaxed);
+    answer
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_unit() -> bool {
+    const SSE42: u32 = 1 << 20;
+    #[allow(
+        unused_unsafe,
+        reason = "newer compilers know that every x86-64 has CPUID"
+    )]
+    // SAFETY: every x86-64 processor has CPUID and its leaf 1.
+    let features = unsafe { core::arch::x86_64::__cpuid(1) };
+    features.ecx & SSE42 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_unit() -> bool {
+    false
+}
+
+impl Unit {
+    /// The unit, if there is one.
+    pub(super) fn detect() -> Option<Self> {
+        let answer = match ANSWER.load(Relaxed) {
+            0 => ask_processor(),
+            answer => answer,
+        };
+        (answer == HAS).then_some(Self(()))
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 impl Unit {
-    /// Asks the processor.
-    pub(super) fn detect() -> Option<Self> {
-        const SSE42: u32 = 1 << 20;
-        #[allow(
-            unused_unsafe,
-            reason = "newer compilers know that every x86-64 has CPUID"
-        )]
-        // SAFETY: every x86-64 processor has CPUID and its leaf 1.
-        let features = unsafe { core::arch::x86_64::__cpuid(1) };
-        (features.ecx & SSE42 != 0).then_some(Self(()))
-    }
-
     /// Does the work with the instruction.
     pub(super) fn run(&self, work: impl Work) {
         // SAFETY: a `Unit` is made only where the processor has SSE 4.2, all that `with_sse42` asks.
@@ -90,11 +126,6 @@ fn with_sse42(work: impl Work) {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Unit {
-    /// There is none.
-    pub(super) fn detect() -> Option<Self> {
-        None
-    }
-
     /// Never called.
     pub(super) fn run(&self, work: impl Work) {
         work.work(portable);

@@ -5,6 +5,7 @@
 mod bursts;
 mod containers;
 mod refusals;
+mod starts;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -133,6 +134,13 @@ fn main() {
     trials.push(Trial::test("limits", || Ok(limited()?)));
     trials.push(Trial::test("limits without a descriptor", || {
         Ok(without_descriptor()?)
+    }));
+    trials.push(Trial::test("starts that fail", || Ok(starts::failed()?)));
+    trials.push(Trial::test("starts without mappings", || {
+        Ok(starts::without_mappings()?)
+    }));
+    trials.push(Trial::test("starts without cpuid", || {
+        Ok(starts::without_cpuid()?)
     }));
     trials.push(Trial::test("a command that takes over", || Ok(replaced()?)));
     libtest_mimic::run(&args, trials).exit();

@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 31] = [
     "no-traces",
     "no-opt",
     "no-link",
@@ -35,6 +35,7 @@ const NAMES: [&str; 30] = [
     "fail-syscall",
     "fail-deliver",
     "fail-random",
+    "fail-start",
 ];
 
 /// Stress options that a text asks for.
@@ -193,6 +194,7 @@ impl Field {
             "fail-syscall" => end(options::END_SYSCALL),
             "fail-deliver" => end(options::END_DELIVER),
             "fail-random" => end(options::END_RANDOM),
+            "fail-start" => end(options::END_START),
             _ => return None,
         })
     }

@@ -36,6 +36,7 @@ use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
 use crate::takeover::detach::{Other, Remains, at_attached};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 use crate::takeover::restrictions;
+use crate::takeover::undo::{Dispositions, undo};
 
 /// Longest time that another command may take to detach.
 const OTHER_PATIENCE: Duration = Duration::from_secs(1);
@@ -280,6 +281,7 @@ fn start(
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/task/{}/fd/{file}", loan.tid()));
+    let faults = Dispositions::of(loan, name_at).map_err(system("reading its signal handlers"))?;
     let run = || {
         opened
             .and_then(|opened| prepare(opened.into()))
@@ -304,18 +306,16 @@ fn start(
         loan.run(base + image::entry() as u64, args_at, args_at)
             .map_err(system("starting the runtime"))
     };
-    if let Err(error) = run() {
+    let started = run().and_then(|()| match Remains::find(loan.tracees())? {
+        Some(remains) if remains.is_controlled(loan.tracees())? => Ok(()),
+        _ => Err(AttachFailure::NoRoom),
+    });
+    if started.is_err() {
+        undo(loan, base, &faults, name_at);
+        // It may have closed it: there is no other of this number, as all threads are stopped.
         let _ = loan.call(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
-        return Err(error);
     }
-    // If it failed, it has given back what it had, but maybe the file.
-    match Remains::find(loan.tracees())? {
-        Some(_) => Ok(()),
-        None => {
-            let _ = loan.call(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
-            Err(AttachFailure::NoRoom)
-        }
-    }
+    started
 }
 
 /// A file in memory, made by the target; its descriptor there.

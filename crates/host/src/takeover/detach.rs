@@ -32,15 +32,14 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::unistd::Pid;
-use trommel_queue::thread_page::{
-    Attached, GO, LEAVE, MAX_OWNED, Owned, REQUEST, REQUEST_BLOCKED, ThreadPage,
-};
-use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
+use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED, ThreadPage};
+use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC, State};
 
 use crate::channel::pids;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
+use crate::takeover::undo;
 
 /// Longest time that threads may take to leave.
 pub(crate) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -165,6 +164,12 @@ impl Remains {
         Ok(self.half(tracees, offset_of!(Control, window.length) as u64)? != 0)
     }
 
+    /// Returns true if the runtime has started, and control has not ended.
+    pub(crate) fn is_controlled(&self, tracees: &Tracees) -> Result<bool> {
+        let state = self.half(tracees, offset_of!(Control, process.state) as u64)?;
+        Ok(State::from_number(state) == Some(State::Controlled))
+    }
+
     fn half(&self, tracees: &Tracees, offset: u64) -> Result<u32> {
         let mut bytes = [0; 4];
         let read = tracees.read(self.control + offset, &mut bytes);
@@ -235,15 +240,7 @@ impl Remains {
         let image = offset_of!(Attached, image);
         let wait = offset_of!(Attached, wait);
         let owned_at = attached(offset_of!(Attached, owned))?;
-        let count = word(owned_at + offset_of!(Owned, count) as u64)?;
-        let mut owned = Vec::new();
-        for n in 0..count.min(MAX_OWNED as u64) {
-            let at = owned_at + offset_of!(Owned, ranges) as u64 + 16 * n;
-            let (start, end) = (word(at)?, word(at + 8)?);
-            if start < end && start.is_multiple_of(4096) && end.is_multiple_of(4096) {
-                owned.push((start, end));
-            }
-        }
+        let owned = undo::owned(tracees, owned_at).map_err(&unreadable)?;
         Ok(Places {
             image: (attached(image)?, attached(image + 8)?),
             owned,

@@ -13,6 +13,7 @@
 //! | `moment` | moments at which threads may be stopped unnoticed |
 //! | `restrictions` | restrictions of system calls that a thread has |
 //! | [`retake`] | the decision to reattach a detached program |
+//! | `undo` | a start of the runtime that has failed, undone |
 
 pub mod attach;
 pub mod bursts;
@@ -25,3 +26,4 @@ mod moment;
 pub mod release;
 mod restrictions;
 pub mod retake;
+mod undo;

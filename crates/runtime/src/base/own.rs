@@ -5,7 +5,8 @@
 //! unmapped stay listed: the kernel gives nobody addresses there. So the list is short.
 //!
 //! Invariant: a thread that maps or unmaps holds the runtime's lock, or is the only thread yet.
-//! The host reads the list when all threads are stopped.
+//! The host reads the list when all threads are stopped. It finds the list by its name.
+#![allow(unsafe_code)] // reason: an exported name.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,6 +15,7 @@ use trommel_queue::thread_page::{MAX_OWNED, Owned};
 
 use crate::base::address::Range;
 
+#[unsafe(export_name = "trommel_owned")]
 static OWNED: Owned = Owned {
     count: AtomicU64::new(0),
     missed: AtomicU64::new(0),

@@ -1,7 +1,8 @@
 //! Facts about the processor that the runtime needs.
 //!
 //! A thread may have lost the instruction that tells it (`arch_prctl`, `ARCH_SET_CPUID`), and the runtime is executed in any. So it is asked
-//! for once, when control begins, and the thread that does so gets the instruction back for as long.
+//! for once, when control begins, and the thread that does so gets the instruction back for as long. Nothing else in the runtime asks the
+//! processor; a test looks for the instruction (`host/src/channel/image.rs`).
 #![allow(unsafe_code)] // reason: system calls that change how an instruction works.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count};
@@ -9,6 +10,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
+use trommel_compress::hash;
 
 use crate::base::sys;
 
@@ -56,6 +58,7 @@ fn facts() -> u32 {
     if name == b"GenuineIntel" && has_jump_erratum(__cpuid(1).eax) {
         facts |= CONFINES_JUMPS;
     }
+    hash::ask_processor();
     FACTS.store(facts, Relaxed);
     facts
 }

@@ -32,6 +32,8 @@ pub enum FailurePoint {
     Syscall = options::END_SYSCALL,
     /// The signal handler.
     Deliver = options::END_DELIVER,
+    /// The start in a process that has been running.
+    Start = options::END_START,
 }
 
 /// Takes note of the options.
@@ -151,14 +153,16 @@ fn once() -> bool {
 #[cold]
 fn fail_at(place: FailurePoint, all: u64) {
     let (how, n) = (all & options::END_MASK, all >> options::END_SHIFT);
+    let starts = place == FailurePoint::Start;
     let now = if how == options::END_RANDOM {
         // In the signal handler nothing can be saved: also where it detaches a thread that has failed.
-        place != FailurePoint::Deliver && n != 0 && random().is_multiple_of(n)
+        place != FailurePoint::Deliver && !starts && n != 0 && random().is_multiple_of(n)
     } else {
         how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 >= n
     };
-    // While the program blocks these, the kernel ends it for a fault.
-    let now = now && !signals::blocks_failures() && (how == options::END_RANDOM || once());
+    // While the program blocks these, the kernel ends it for a fault. At the start the host has blocked them, and sees faults.
+    let now =
+        now && (starts || !signals::blocks_failures()) && (how == options::END_RANDOM || once());
     assert!(!now || n.is_multiple_of(2), "asked for");
     if now {
         // SAFETY: none: this is the failure that was asked for. Nothing is ever mapped there.

@@ -9,6 +9,7 @@
 use super::plan::{Plan, Words};
 use crate::base::signals;
 use crate::base::start::StartArgs;
+use crate::base::stress::{self, FailurePoint};
 use crate::engine::current;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -155,8 +156,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     }
     sys::find_clock();
     processor::find();
-    crate::base::stress::set(control.setup.options.load(Relaxed));
-    if args.threads == 0 {
+    stress::set(control.setup.options.load(Relaxed));
+    let attaches = args.threads != 0;
+    if attaches {
+        stress::fail(FailurePoint::Start);
+    } else {
         // SAFETY: GS is the runtime's from here on.
         unsafe { arch::set_gs_base(area) };
     }
@@ -184,11 +188,12 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if control.setup.options.load(Relaxed) != 0 {
         Heap::guarded_by(process.runtime.word());
     }
-    if args.threads != 0 || plan.window != 0 {
+    if attaches || plan.window != 0 {
         // Made natively.
         sys::expect_guards();
     }
-    if args.threads != 0 {
+    if attaches {
+        stress::fail(FailurePoint::Start);
         return attach::prepare(process, thread, &args);
     }
     // SAFETY: in the area just filled in.

@@ -37,7 +37,6 @@ use crate::engine::interrupted::Interrupted;
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-use linux_raw_sys::general as nr;
 use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
 use trommel_queue::{Detached, State};
 
@@ -47,6 +46,7 @@ use crate::base::limits;
 use crate::base::own;
 use crate::base::signals::Info;
 use crate::base::start::StartArgs;
+use crate::base::stress::{self, FailurePoint};
 use crate::base::sys;
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::native;
@@ -105,6 +105,8 @@ pub fn prepare(
     }
     control.attached.threads.store(args.threads as u32, Relaxed);
     control.process.threads.store(args.threads as u32, Relaxed);
+    stress::fail(FailurePoint::Start);
+    // The last step: the host does not take it back.
     runtime.actions = Actions::adopt();
     drop(runtime);
     control
@@ -114,16 +116,8 @@ pub fn prepare(
     stop_for_host()
 }
 
-/// Gives back all memory but the image: `start` did not succeed.
-///
-/// # Safety
-/// Nothing but the image may be used any more.
-pub unsafe fn give_up() -> ! {
-    for range in own::ranges() {
-        let bytes = range.end - range.start;
-        // SAFETY: the runtime's own memory.
-        let _ = unsafe { sys::call(nr::__NR_munmap, [range.start, bytes, 0, 0, 0, 0]) };
-    }
+/// Stops for the host, which sees that `start` did not succeed, and undoes it.
+pub fn give_up() -> ! {
     stop_for_host()
 }
 
