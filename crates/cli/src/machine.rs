@@ -37,12 +37,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         (false, None) => Subject::Program,
     };
     let of_machine = subject == Subject::Machine;
-    let program = match args.program.first() {
-        None => None,
-        Some(name) => {
+    let mut words = args.program;
+    let program = match words.is_empty() {
+        true => None,
+        false => {
             let path = std::env::var_os("PATH");
-            let program = launch::find(name, path.as_deref())?;
-            Some((program, args.program))
+            let program = launch::find_command(&mut words, path.as_deref())?;
+            Some((program, words))
         }
     };
     let options = Options {

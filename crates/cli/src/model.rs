@@ -111,7 +111,8 @@ fn machine(file: Option<&Path>) -> Result<Parameters> {
 /// Runs the program, and records it. Gives the file of the program, too.
 fn recorded(args: &ModelArgs) -> Result<(Recording, Vec<u8>)> {
     let path = std::env::var_os("PATH");
-    let program = launch::resolve(&args.program[0], path.as_deref())?;
+    let mut words = args.program.clone();
+    let program = launch::resolve_command(&mut words, path.as_deref())?;
     let settings = match args.every {
         None => RecordingSettings {
             every: Duration::ZERO,
@@ -127,7 +128,7 @@ fn recorded(args: &ModelArgs) -> Result<(Recording, Vec<u8>)> {
         },
     };
     let mut command = Command::new(&program.path);
-    command.arg0(&args.program[0]).args(&args.program[1..]);
+    command.arg0(&words[0]).args(&words[1..]);
     let name = printable(&program.path.display().to_string());
     let recording = record_with(&mut command, &settings)
         .with_context(|| format!("{name}: cannot be recorded instruction by instruction"))?;

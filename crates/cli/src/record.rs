@@ -128,8 +128,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
-            let program = launch::resolve(&args.program[0], path.as_deref())?;
-            (program, args.program)
+            let mut words = args.program;
+            let program = launch::resolve_command(&mut words, path.as_deref())?;
+            (program, words)
         }
         Some(pid) => host::running(pid)?,
     };

@@ -30,7 +30,8 @@ const AFTER: Duration = Duration::from_millis(250);
 /// Runs the command.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let path = std::env::var_os("PATH");
-    let program = launch::resolve(&args.program[0], path.as_deref())?;
+    let mut words = args.program;
+    let program = launch::resolve_command(&mut words, path.as_deref())?;
     let to = args.stats.as_deref().map(stats::open).transpose()?;
     let watched = to.is_some() || args.prefetch || args.no_bail_out || program.image.aware;
     let without = host::stress()?.without;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         converge: None,
         simulate: None,
         prefetch: args.prefetch,
-        ..Options::of(program, args.program, KindSet::NONE)?
+        ..Options::of(program, words, KindSet::NONE)?
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();

@@ -311,7 +311,7 @@ fn programs_that_cannot_run_are_named_before_anything_starts() {
     dir.file("i386", &patched(4, &[1, 1, 1]), 0o755);
     dir.file("arm", &patched(18, &[183, 0]), 0o755);
     dir.file("cut", &real[..real.len() / 2], 0o755);
-    dir.file("text", b"hello\n", 0o755);
+    dir.file("data", b"hell\0\n", 0o755);
     dir.refused(
         &["record", "--", "no-such-program-here"],
         127,
@@ -332,9 +332,9 @@ fn programs_that_cannot_run_are_named_before_anything_starts() {
     dir.refused(&["record", "--", "./arm"], 126, &["./arm", "AArch64"]);
     dir.refused(&["record", "--", "./cut"], 126, &["./cut", "corrupt"]);
     dir.refused(
-        &["record", "--", "./text"],
+        &["record", "--", "./data"],
         126,
-        &["./text", "neither an ELF program nor a script"],
+        &["./data", "neither an ELF program nor a script"],
     );
     assert_eq!(
         std::fs::read_dir(&dir.0).expect("dir").count(),

@@ -51,6 +51,8 @@ pub enum ElfError {
         path: PathBuf,
         /// Kind of file that was found.
         found: String,
+        /// A shell would take it for a text.
+        text: bool,
     },
     /// A well-formed ELF file for another machine.
     #[error("{}: {what}; trommel observes 64-bit x86-64 programs only", path.display())]
@@ -329,6 +331,7 @@ impl Source<'_> {
             return Err(ElfError::NotAProgram {
                 path: self.path.to_owned(),
                 found: describe(&start),
+                text: is_text(&start),
             });
         }
         if start.len() < HEADER {
@@ -350,6 +353,7 @@ impl Source<'_> {
             return Err(ElfError::NotAProgram {
                 path: self.path.to_owned(),
                 found: "its #! line names no interpreter".into(),
+                text: is_text(start),
             });
         }
         Ok(Script {
@@ -500,6 +504,12 @@ fn note<'a>(mut notes: &'a [u8], of: &[u8], wanted: u32) -> Option<&'a [u8]> {
 fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// Returns whether a shell would take a file for a text: its first line has no NUL byte.
+fn is_text(start: &[u8]) -> bool {
+    let line = start.iter().take(80).take_while(|c| **c != b'\n');
+    line.into_iter().all(|c| *c != 0)
 }
 
 fn describe(start: &[u8]) -> String {

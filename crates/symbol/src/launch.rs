@@ -3,6 +3,8 @@
 //! The rules are those of `execvp` and of the kernel's script loader, followed ahead of time so
 //! that whatever is wrong can be said in words before a process exists. Exit statuses are those
 //! that shells give: 127 for a program that is not there, 126 for one that cannot run.
+//!
+//! A text without a `#!` line is no program to the kernel, which refuses it with ENOEXEC. `execvp` then has a shell run it, and so do we.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,6 +16,8 @@ use crate::elf::{self, ElfError, Format, Image, Script};
 
 /// The kernel follows this many scripts to an interpreter.
 const MAX_SCRIPTS: usize = 5;
+/// The shell by which `execvp` runs a text.
+const SHELL: &str = "/bin/sh";
 
 /// Reasons why a program cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +90,51 @@ pub struct Program {
     pub elf: PathBuf,
     /// The image of that file.
     pub image: Image,
+}
+
+/// Finds the program that `words` start, as [`resolve`] does its name. Where a shell is to run it, they become the shell's.
+///
+/// # Errors
+/// As those of [`resolve`].
+pub fn resolve_command(
+    words: &mut Vec<OsString>,
+    path_variable: Option<&OsStr>,
+) -> Result<Program, LaunchError> {
+    let path = find_command(words, path_variable)?;
+    resolve(path.as_os_str(), None)
+}
+
+/// Finds the program that `words` start, as [`find`] does its name. Where a shell is to run it, they become the shell's.
+///
+/// # Errors
+/// As those of [`find`].
+pub fn find_command(
+    words: &mut Vec<OsString>,
+    path_variable: Option<&OsStr>,
+) -> Result<PathBuf, LaunchError> {
+    let name = words.first().cloned().unwrap_or_default();
+    let path = find(&name, path_variable)?;
+    if !is_for_shell(&path) {
+        return Ok(path);
+    }
+    words.splice(..1, [SHELL.into(), path.into()]);
+    Ok(SHELL.into())
+}
+
+/// Returns whether the kernel takes an executable file, or the last of its interpreters, for no program, and it is a text.
+fn is_for_shell(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..=MAX_SCRIPTS {
+        if !is_executable(&path) {
+            return false;
+        }
+        path = match elf::inspect(&path) {
+            Ok(Format::Script(script)) => script.interpreter,
+            Err(ElfError::NotAProgram { text, .. }) => return text,
+            _ => return false,
+        };
+    }
+    false
 }
 
 /// Finds `program` as a shell would and checks all that can be checked without running it.

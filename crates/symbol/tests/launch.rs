@@ -181,6 +181,42 @@ fn scripts_lead_to_their_interpreter() {
 }
 
 #[test]
+fn texts_are_run_by_a_shell() {
+    let dir = Dir::new("texts");
+    let inner = dir.file("inner", b"exit 3\n", 0o755);
+    let outer = format!("#!{} -x\n", inner.display());
+    let texts = [
+        b"".as_slice(),
+        b"exit 3\n",
+        b"#!\nexit 3\n",
+        "# \u{e4}\nexit 3\n".as_bytes(),
+        b"true\n\0",
+        outer.as_bytes(),
+    ];
+    for text in texts {
+        let file = dir.file("text", text, 0o755);
+        let mut words = [file.as_os_str(), OsStr::new("a")]
+            .map(OsStr::to_owned)
+            .to_vec();
+        let program = launch::resolve_command(&mut words, None).expect("a text");
+        assert_eq!(program.path, Path::new("/bin/sh"));
+        assert_eq!(
+            words,
+            [OsStr::new("/bin/sh"), file.as_os_str(), OsStr::new("a")]
+        );
+    }
+    // By the way that the shell takes: from PATH, with the directory.
+    let mut words = vec!["inner".into()];
+    launch::resolve_command(&mut words, Some(dir.0.as_os_str())).expect("a text");
+    assert_eq!(words, [OsStr::new("/bin/sh"), inner.as_os_str()]);
+    for (text, mode) in [(b"\0".as_slice(), 0o755), (b"exit 3\n", 0o644)] {
+        let file = dir.file("none", text, mode);
+        let error = launch::resolve_command(&mut vec![file.into()], None);
+        assert_eq!(error.expect_err("no program").exit_code(), 126);
+    }
+}
+
+#[test]
 fn names_are_found_in_path() {
     let program =
         launch::resolve(OsStr::new("true"), Some(OsStr::new("/nowhere:/bin"))).expect("true");

@@ -88,13 +88,13 @@ impl Measured {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: StatArgs) -> Result<ExitCode> {
+pub(crate) fn run(mut args: StatArgs) -> Result<ExitCode> {
     if args.output.is_none() {
         output::check_stderr()?;
     }
     let earlier = args.baseline.as_deref().map(baseline::read).transpose()?;
     let path = std::env::var_os("PATH");
-    let program = launch::resolve(&args.program[0], path.as_deref())?;
+    let program = launch::resolve_command(&mut args.program, path.as_deref())?;
     if args.deterministic {
         addresses::fix().context(
             "--deterministic: the system refuses to place programs at fixed addresses, as some containers do; leave it out",

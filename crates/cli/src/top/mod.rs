@@ -158,8 +158,8 @@ fn check_terminal() -> Result<()> {
 /// Starts the program, whose output does not disturb the screen.
 fn start(args: &TopArgs) -> Result<Program> {
     let path = std::env::var_os("PATH");
-    let name = &args.program[0];
-    let file = launch::resolve(name, path.as_deref())?.path;
+    let mut words = args.program.clone();
+    let file = launch::resolve_command(&mut words, path.as_deref())?.path;
     let [out, errors] = match &args.output {
         None => [Stdio::null(), Stdio::null()],
         Some(to) => {
@@ -169,7 +169,7 @@ fn start(args: &TopArgs) -> Result<Program> {
         }
     };
     let mut command = Command::new(&file);
-    command.arg0(name).args(&args.program[1..]);
+    command.arg0(&words[0]).args(&words[1..]);
     if io::stdin().is_terminal() {
         // Keys are for the screen.
         command.stdin(Stdio::null());

@@ -10,6 +10,7 @@ use crate::harness::{Place, program};
 pub(crate) const TESTS: &[Test] = &[
     ("program: missing, directory, not executable", not_there),
     ("program: 32-bit, foreign, no program at all", foreign),
+    ("program: a text that names no interpreter", texts),
     ("program: cut short at many lengths", cut_short),
     ("program: header fields damaged", damaged_header),
     ("program: interpreter missing or circular", interpreters),
@@ -80,15 +81,42 @@ fn foreign(bin: &Path) -> Result<(), String> {
     }
     place.write("foreign", &patched(5, &[2])?, 0o755)?;
     place.refused(&["record", "--", "./foreign"], 126, &["./foreign"])?;
-    place.write("foreign", b"hello\n", 0o755)?;
+    place.write("foreign", b"hell\0\n", 0o755)?;
     place.refused(
         &["record", "--", "./foreign"],
         126,
         &["neither an ELF program nor"],
     )?;
-    place.write("foreign", b"", 0o755)?;
-    place.refused(&["record", "--", "./foreign"], 126, &["./foreign"])?;
     nothing_left(&place, &["foreign", "i386"])
+}
+
+/// A text is run as `env` runs it, by a shell, in each way of running.
+fn texts(bin: &Path) -> Result<(), String> {
+    const WAYS: [&[&str]; 5] = [
+        &["record", "--quiet", "--"],
+        &["record", "--quiet", "--budget", "5", "--"],
+        &["record", "--quiet", "-e", "stack", "--"],
+        &["run", "--after", "0", "--"],
+        &["stat", "--"],
+    ];
+    let place = Place::new(bin)?;
+    place.write("empty", b"", 0o755)?;
+    place.write("bare", b"#!\n", 0o755)?;
+    place.write("text", b"echo $0 $1; exit 3\n", 0o755)?;
+    for way in WAYS {
+        for (words, code, out) in [
+            (["./empty", "a"], 0, ""),
+            (["./bare", "a"], 0, ""),
+            (["./text", "a"], 3, "./text a\n"),
+        ] {
+            let ended = place.trommel(&[way, &words].concat())?;
+            let said = String::from_utf8_lossy(&ended.stdout);
+            if ended.status.code() != Some(code) || said != out {
+                return Err(format!("{way:?} {words:?}: {ended:?}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// However much is left of a program: an error that names it, or, where only what the kernel does
@@ -150,8 +178,6 @@ fn interpreters(bin: &Path) -> Result<(), String> {
     let circle = format!("#!{}\n", place.path("circle").display());
     place.write("circle", circle.as_bytes(), 0o755)?;
     place.refused(&["record", "--", "./circle"], 126, &["./circle", "scripts"])?;
-    place.write("bare", b"#!\n", 0o755)?;
-    place.refused(&["record", "--", "./bare"], 126, &["./bare"])?;
     place.write("dir", b"#!/usr\n", 0o755)?;
     place.refused(
         &["record", "--", "./dir"],
