@@ -18,7 +18,7 @@ use trommel_tuple::RECORDED_KINDS;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 33;
+pub const LAYOUT_VERSION: u32 = 34;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -65,6 +65,8 @@ pub const COUNTER_ARRAYS: usize = 64;
 pub const COUNTER_ARRAY_BYTES: usize = 32 << 20;
 /// Value counters in a counter array, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
 pub const VALUE_COUNTERS: usize = 1 << 16;
+/// Value counters that a thread uses at first. Their pages are few, so a thread that is soon over costs little.
+pub const FEW_VALUE_COUNTERS: usize = 1 << 10;
 /// Offset of the value counters in a counter array.
 pub const VALUE_COUNTERS_OFFSET: usize =
     COUNTER_ARRAY_BYTES - VALUE_COUNTERS * size_of::<ValueCounter>();
@@ -243,7 +245,8 @@ pub struct CounterArray {
     pub tid: AtomicU32,
     /// The thread counts no more.
     pub ended: AtomicU32,
-    pad: AtomicU32,
+    /// Value counters of the table that the thread uses, the first ones: a power of two.
+    pub value_counters: AtomicU32,
 }
 
 /// Value of [`Setup::counters`](crate::Setup::counters): there are no counter arrays.

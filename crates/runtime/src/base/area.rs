@@ -152,6 +152,8 @@ pub struct Context {
     pub value: u64,
     /// The counter of that message, by its number in the counter array.
     pub value_counter: u64,
+    /// Bits of a value counter's place in the table: the thread uses so much of it.
+    pub value_counter_mask: u64,
     /// Saved `rax`, while that holds the app's flags.
     pub spill_flags: u64,
     /// Saved `rcx`, while a message is sent by code that needs it afterwards.

@@ -1,7 +1,7 @@
 //! Layout that assembly, generated code and the profiler share: the place of value counters, and the fields of a subject.
 
 use trommel_compress::interval::TABLES;
-use trommel_queue::VALUE_COUNTERS_OFFSET;
+use trommel_queue::{VALUE_COUNTERS_OFFSET, ValueCounter};
 
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
@@ -43,6 +43,11 @@ pub struct Subject {
     pub path: ExitNumber,
     /// `Kind`.
     pub kind: u32,
+}
+
+/// Returns the bits of a value counter's place in bytes, among so many.
+pub const fn mask_of_value_counters(count: usize) -> u32 {
+    (count as u32 - 1) * size_of::<ValueCounter>() as u32
 }
 
 /// Returns the part of a value counter's index that the number of its event's messages contributes, or what stands in the place of one.

@@ -5,7 +5,9 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_compress::hash::OfPlace;
 use trommel_queue::work::Flush;
-use trommel_queue::{COUNTER_ARRAY_BYTES, COUNTER_ARRAYS, COUNTS_PATHS, FULL_WINDOW};
+use trommel_queue::{
+    COUNTER_ARRAY_BYTES, COUNTER_ARRAYS, COUNTS_PATHS, FEW_VALUE_COUNTERS, FULL_WINDOW,
+};
 
 use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
 use crate::base::emit::GsOffset;
@@ -33,6 +35,7 @@ impl Thread {
         match unsafe { sys::map_again(from, COUNTER_ARRAY_BYTES, to) } {
             Ok(_) => {
                 self.counter_array = Some(counter_array);
+                self.use_value_counters(FEW_VALUE_COUNTERS);
                 if let Some(sampler) = runtime.translator.sampler() {
                     self.start_counters(sampler);
                 }

@@ -37,6 +37,7 @@
 //! | [`signals`] | dispositions, mask and alternate stack as the app believes them |
 //! | [`state`] | the process, its threads, and what they use one at a time |
 //! | [`thread`] | methods of a thread and of the process |
+//! | [`value_counters`] | the part of its value counters that a thread uses |
 //! | [`variants`] | from one variant of the code to the other |
 //! | [`vsyscall`] | calls in the app's name, and the kernel's emulated page |
 //! | [`window`] | control for N instructions at a time |
@@ -74,6 +75,7 @@ pub mod served;
 pub mod signals;
 pub mod state;
 pub mod thread;
+pub mod value_counters;
 pub mod variants;
 pub mod vsyscall;
 pub mod window;

@@ -306,7 +306,9 @@ impl Thread {
     /// Publishes what is recorded and takes another chunk.
     pub fn publish(&mut self) -> Result<(), HostGone> {
         self.process.runtime.assert_not_mine();
-        self.process.queue.publish(&mut self.writer)
+        self.process.queue.publish(&mut self.writer)?;
+        self.widen_value_counters();
+        Ok(())
     }
 
     /// Publishes like [`Self::publish`], without waiting for the host.

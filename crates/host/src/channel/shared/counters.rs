@@ -109,13 +109,17 @@ impl Shared {
         }
     }
 
-    /// The value counters of a counter array.
+    /// The value counters of a counter array that its thread uses.
     pub fn value_counters(&self, number: usize) -> Result<Vec<ValueCounter>, Damaged> {
         assert!(number < COUNTER_ARRAYS);
         if self.control().process.value_counters.load(Relaxed) == 0 {
             return Ok(Vec::new());
         }
-        let mut bytes = vec![0; VALUE_COUNTERS * size_of::<ValueCounter>()];
+        let used = self
+            .counter_array_words(number)
+            .value_counters
+            .load(Acquire) as usize;
+        let mut bytes = vec![0; used.min(VALUE_COUNTERS) * size_of::<ValueCounter>()];
         let at = COUNTER_ARRAYS_OFFSET + number * COUNTER_ARRAY_BYTES + VALUE_COUNTERS_OFFSET;
         let read = self.pages.read(at, &mut bytes);
         read.map_err(|_| Damaged {

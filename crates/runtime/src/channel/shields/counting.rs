@@ -12,8 +12,8 @@ use trommel_queue::{CELLS, Intervals, ValueCounter};
 
 use super::{FULL, Profiler, key};
 use crate::base::area::{COUNTERS_OFFSET, Context};
-use crate::base::counted::first_of_value_counter;
 use crate::base::counted::{CONTESTED, Subject};
+use crate::base::counted::{first_of_value_counter, mask_of_value_counters};
 use crate::base::emit::GsOffset;
 
 /// Value of [`Context::promotes_at`]: nothing is promoted before the interval has ended.
@@ -307,7 +307,7 @@ impl Counting {
 
 /// The value counter of a value, from the first, of so many.
 fn value_counter_of(subject: u32, value: u64, value_counters: usize) -> u32 {
-    let mask = (value_counters as u32 - 1) * size_of::<ValueCounter>() as u32;
+    let mask = mask_of_value_counters(value_counters);
     let first = u64::from(first_of_value_counter(key(subject)));
     // SAFETY: generated code has the instruction, too.
     let sum = unsafe { core::arch::x86_64::_mm_crc32_u64(first, value) };

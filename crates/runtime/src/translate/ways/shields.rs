@@ -195,7 +195,7 @@ impl Translator {
         let of_kind = self.of_kind(&event);
         let key = crate::channel::shields::key(subject);
         let profiler = self.ways.profiler.as_ref();
-        let value_counters = profiler.map_or(VALUE_COUNTERS, Profiler::value_counters);
+        let value_counters = Some(profiler.map_or(VALUE_COUNTERS, Profiler::value_counters));
         let found =
             self.find_value_counter((key, value_counters), counted.value, scratch, counted.live);
         self.job.code.step_value_counter(found.index, true);

@@ -12,7 +12,7 @@
 //! ```text
 //!   mov    s, start                    made of the path
 //!   crc32  s, loaded
-//!   and    s, mask
+//!   and    s, gs:[mask]               as many value counters as the thread uses
 //!   cmp    gs:[s + value], loaded
 //!   jne    other                       out of line
 //!   cmp    dword gs:[s + path], path
@@ -23,6 +23,9 @@
 //!
 //! Another value takes the value counter's place (`arch/message.rs`): what was there becomes a record of path, value and count among the
 //! others. At the end the host reads what is left. Registers and flags are had as for a sampler ([`super::values`]).
+//!
+//! A thread uses few value counters at first (`engine/value_counters.rs`): those of a whole table are on so many pages that a thread which
+//! is soon over would do little else than get these from the kernel.
 //!
 //! An event that is met in its value counter costs far less than one that is recorded; one that is not costs a record too, of one event in place of a path.
 //! No program that was measured does better with records of paths (`docs/design/history-counting.md`).
@@ -35,8 +38,8 @@
 
 use core::mem::offset_of;
 
+use trommel_queue::ValueCounter;
 use trommel_queue::dict::Event;
-use trommel_queue::{VALUE_COUNTERS, ValueCounter};
 use trommel_tuple::Kind;
 
 use super::Way;
@@ -44,6 +47,7 @@ use super::pending::{Pending, Routine, Sends};
 use super::strata::NOT_ZERO;
 use super::values::{Counted, Value};
 use crate::base::address::CachePc;
+use crate::base::counted::mask_of_value_counters;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::base::ids::ExitNumber;
 use crate::channel::dictionary::DictionaryFull;
@@ -101,12 +105,7 @@ impl Translator {
             index,
             value,
             misses,
-        } = self.find_value_counter(
-            (path.0, VALUE_COUNTERS),
-            counted.value,
-            scratch,
-            counted.live,
-        );
+        } = self.find_value_counter((path.0, None), counted.value, scratch, counted.live);
         self.job.code.step_value_counter(index, true);
         let full = self.job.code.jcc(NEGATIVE);
         let back = self.job.code.at(self.job.code.here());
@@ -161,16 +160,16 @@ impl Translator {
         self.note(Field::Message, here);
     }
 
-    /// Looks for the value counter of a value and of a message's number, or what stands in the place of one, among so many. `scratch`: a register for its index that is not the app's now. `live`: flags are
+    /// Looks for the value counter of a value and of a message's number, or what stands in the place of one, among so many, or as many as the
+    /// thread uses. `scratch`: a register for its index that is not the app's now. `live`: flags are
     /// looked at afterwards, and are not parked.
     pub(in crate::translate) fn find_value_counter(
         &mut self,
-        (key, value_counters): (u32, usize),
+        (key, value_counters): (u32, Option<usize>),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
     ) -> CounterLookup {
-        let mask = (value_counters as u32 - 1) * size_of::<ValueCounter>() as u32;
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {
@@ -196,7 +195,10 @@ impl Translator {
         let number = ExitNumber(key);
         self.note_counted(Field::ValueCounter, self.job.code.here() - 4, number);
         self.job.code.crc32(s, value);
-        self.job.code.mask(s, mask);
+        match value_counters {
+            Some(count) => self.job.code.mask(s, mask_of_value_counters(count)),
+            None => self.job.code.mask_gs(s, slot!(value_counter_mask)),
+        }
         match value {
             Value::Register(r) => self.job.code.compare_value_counter(s, r),
             Value::Slot(slot) => {
@@ -265,6 +267,12 @@ impl Code<'_> {
     pub(in crate::translate) fn step_value_counter(&mut self, index: Reg, up: bool) {
         let down = u8::from(!up);
         self.on_value_counter(false, 0xff, down, index, offset_of!(ValueCounter, count));
+    }
+
+    /// `and r, gs:[slot]`, of 32 bits
+    fn mask_gs(&mut self, r: Reg, slot: GsOffset) {
+        self.raw(&[0x65, 0x40 | r.0 >> 3 << 2, 0x23, (r.0 & 7) << 3 | 4, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
     }
 
     /// `cmp r, gs:[slot]`
