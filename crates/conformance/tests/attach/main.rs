@@ -4,16 +4,14 @@
 
 mod bursts;
 mod containers;
+mod redis;
 mod refusals;
 mod starts;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
@@ -22,6 +20,7 @@ use trommel_conformance::not_tested::not_tested;
 
 use bursts::{burst_counts, family_in_bursts, other_kinds, paced, vforks};
 use containers::of_a_container;
+use redis::{attached_to, queries_changed};
 use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
@@ -115,15 +114,20 @@ fn main() {
     ));
     trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
     if which("redis-server").is_some() {
-        trials.push(Trial::test("a loaded redis-server", || Ok(redis(&SHORT)?)));
+        trials.push(Trial::test("a loaded redis-server", || {
+            Ok(attached_to(&SHORT)?)
+        }));
         trials.push(Trial::test("a loaded redis-server in bursts", || {
-            Ok(redis(&IN_BURSTS)?)
+            Ok(attached_to(&IN_BURSTS)?)
         }));
         if no_windows().is_none() {
             trials.push(Trial::test("a loaded redis-server within a budget", || {
-                Ok(redis(&AT_A_RATE)?)
+                Ok(attached_to(&AT_A_RATE)?)
             }));
         }
+        trials.push(Trial::test("queries of a loaded redis-server", || {
+            Ok(queries_changed()?)
+        }));
     }
     trials.push(Trial::test("a program of a container", || {
         Ok(of_a_container()?)
@@ -409,112 +413,6 @@ fn counts() -> Result<(), String> {
     match rest == whole {
         true => Ok(()),
         false => Err(format!("{rest:?} instead of {whole:?}")),
-    }
-}
-
-/// A client that checks every answer, until it is told to stop. How many requests it made.
-fn client(socket: &Path, number: usize, stop: &AtomicBool) -> Result<u64, String> {
-    let mut to = UnixStream::connect(socket).map_err(text)?;
-    let mut from = BufReader::new(to.try_clone().map_err(text)?);
-    let mut requests = 0;
-    while !stop.load(Relaxed) {
-        requests += 1;
-        let key = format!("k{number}:{}", requests % 100);
-        write!(
-            to,
-            "INCR c{number}\r\nSET {key} v{requests}\r\nGET {key}\r\n"
-        )
-        .map_err(text)?;
-        let value = format!("v{requests}");
-        let expected = format!(":{requests}\r\n+OK\r\n${}\r\n{value}\r\n", value.len());
-        let mut answer = String::new();
-        for _ in 0..4 {
-            from.read_line(&mut answer).map_err(text)?;
-        }
-        if answer != expected {
-            return Err(format!(
-                "request {requests}: {answer:?} instead of {expected:?}"
-            ));
-        }
-    }
-    Ok(requests)
-}
-
-fn redis(way: &Way) -> Result<(), String> {
-    let scratch = Scratch::new().map_err(text)?;
-    let socket = scratch.path("socket");
-    let words = [
-        "--port",
-        "0",
-        "--save",
-        "",
-        "--io-threads",
-        "2",
-        "--unixsocket",
-    ];
-    let mut args: Vec<String> = words.map(str::to_owned).to_vec();
-    args.push(socket.to_string_lossy().into_owned());
-    let mut command = Command::new("redis-server");
-    let mut server = Running(
-        command
-            .args(&args)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(text)?,
-    );
-    std::thread::sleep(Duration::from_millis(500));
-    let stop = AtomicBool::new(false);
-    let mut sizes = Vec::new();
-    let mut requests = 0;
-    let done = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..4)
-            .map(|n| {
-                scope.spawn({
-                    let (socket, stop) = (&socket, &stop);
-                    move || client(socket, n, stop)
-                })
-            })
-            .collect();
-        std::thread::sleep(Duration::from_millis(200));
-        let attached = (|| {
-            let before = (server.traces()?, server.mappings()?);
-            for cycle in 1..=number_of_cycles().div_ceil(way.part) {
-                let pid = server.pid();
-                let shortly = ["-p", &pid, "--duration", way.duration];
-                let all = [way.options, &shortly].concat();
-                let output = record_by(&scratch, way, &all)?;
-                well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
-                if server.file("maps")?.contains("trommel") || !server.file("timers")?.is_empty() {
-                    return Err(format!("cycle {cycle}: something is left"));
-                }
-                sizes.push(server.resident()?);
-            }
-            // While the clients are connected, as they were before.
-            let after = (server.traces()?, server.mappings()?);
-            match before.0 == after.0 && after.1 <= before.1 + 2 {
-                true => Ok(after),
-                false => Err(format!("left behind: {before:?} became {after:?}")),
-            }
-        })();
-        stop.store(true, Relaxed);
-        for client in clients {
-            requests += client.join().map_err(|_| "a client failed")??;
-        }
-        attached
-    });
-    let (_, mappings) = done?;
-    if !server.is_there() {
-        return Err("the server has ended".to_owned());
-    }
-    println!(
-        "redis-server: {} cycles, {requests} requests answered, {mappings} mappings, {} KiB at first, {} at last",
-        sizes.len(),
-        sizes.first().unwrap_or(&0),
-        sizes.last().unwrap_or(&0),
-    );
-    match sizes[..] {
-        [_, first, .., last] if last > first + 2048 => Err(format!("it grew: {sizes:?} KiB")),
-        _ => Ok(()),
     }
 }
 
