@@ -60,8 +60,8 @@ pub(crate) struct Options {
     pub(crate) contexts: u32,
     /// The compressor.
     pub(crate) compressor: Spec,
-    /// Queries to ask, and their name.
-    pub(crate) question: Option<(String, Query)>,
+    /// Queries to ask.
+    pub(crate) question: Option<&'static Question>,
     /// File for the messages of queries.
     pub(crate) messages: Option<PathBuf>,
     /// Services that get messages too.
@@ -184,6 +184,16 @@ pub(crate) fn record_epochs(
     Ok(recording)
 }
 
+/// Queries that may change while they are asked. `by_window`: in windows alone.
+pub(crate) fn question(name: String, program: Query, by_window: bool) -> Result<&'static Question> {
+    let question = Question::new(program, QUERY_SEED, stress()?.rates).changing(name);
+    let question = match by_window {
+        true => question.by_window(),
+        false => question,
+    };
+    Ok(Box::leak(Box::new(question)))
+}
+
 fn to_host(options: Options) -> Result<RecordOptions> {
     let only = |only: &Only| match only {
         Only::Name(name) => only::Only::Name(name.clone()),
@@ -197,17 +207,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         kinds: options.kinds,
         contexts: options.contexts,
         compressor: options.compressor,
-        question: options
-            .question
-            .map(|(name, program)| -> &'static Question {
-                let question = Question::new(program, QUERY_SEED, stress.rates);
-                let question = question.changing(name);
-                let question = match options.sampling {
-                    Some(_) => question.by_window(),
-                    None => question,
-                };
-                Box::leak(Box::new(question))
-            }),
+        question: options.question,
         messages: options.messages,
         services: options.services,
         chosen: options.chosen,

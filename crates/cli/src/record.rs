@@ -163,7 +163,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         contexts,
         question: question
             .zip(args.query.as_deref())
-            .map(|(program, file)| (name_of(file), program)),
+            .map(|(program, file)| host::question(name_of(file), program, sampling.is_some()))
+            .transpose()?,
         messages: args.messages,
         services,
         chosen,

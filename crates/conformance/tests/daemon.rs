@@ -39,6 +39,10 @@ fn main() {
         Trial::test("processes are asked queries, which commands change", || {
             Ok(asked()?)
         }),
+        Trial::test(
+            "queries of a daemon are changed in all its processes",
+            || Ok(all_asked()?),
+        ),
         Trial::test("wrong arguments", || Ok(refused()?)),
         Trial::test("kill -9 of the daemon at random moments", || Ok(killed()?)),
     ];
@@ -296,6 +300,98 @@ fn by_number() -> Result<(), String> {
     match said.contains("1 process profiled") && pids(&report) == [pid.parse().unwrap_or(0)] {
         true => Ok(()),
         false => Err(format!("{said}: {}", report["processes"])),
+    }
+}
+
+/// A change of the daemon's own queries holds for its processes, and for one that comes later.
+fn all_asked() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let app = named(&scratch, "all-asked")?;
+    for (name, query) in [
+        (
+            "loads",
+            "for opLOAD * always collect pc; count; send 1 stop;",
+        ),
+        (
+            "branches",
+            "for opBRANCH * every 2 collect pc misc; count; send 2 stop;",
+        ),
+        ("paced", "for opLOAD * every auto collect pc; send 1 stop;"),
+    ] {
+        fs::write(scratch.path(&format!("{name}.rpa")), query).map_err(text)?;
+    }
+    let file = |name: &str| scratch.path(name).to_string_lossy().into_owned();
+    let daemon = Daemon::start(&scratch, &["--name", "all-asked", "-q", &file("loads.rpa")])?;
+    let query = |pid: u32, words: &[&str]| {
+        let mut command = Command::new(bin());
+        command.arg("query").args(words);
+        command.args(["-p", &pid.to_string()]);
+        let said = command.env("XDG_RUNTIME_DIR", scratch.dir()).output();
+        let said = said.map_err(text)?;
+        match said.status.success() {
+            true => Ok(String::from_utf8_lossy(&said.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
+        }
+    };
+    let names = |pid: u32| {
+        let list = query(pid, &["list", "--json"])?;
+        let list: Value = serde_json::from_str(&list).map_err(text)?;
+        let queries = list["queries"].as_array().into_iter().flatten();
+        let name = |query: &Value| query["name"].as_str().unwrap_or("?").to_owned();
+        Ok::<Vec<String>, String>(queries.map(name).collect())
+    };
+    let own = daemon.child.id();
+    // With no process yet.
+    wait::until("the daemon listens", || {
+        names(own).is_ok_and(|names| names == ["loads:1"])
+    })?;
+    let first = Running::start(&app, "100000000000")?;
+    let second = Running::start(&app, "100000000000")?;
+    for of in [&first, &second] {
+        wait::until("it is asked", || names(of.id()).is_ok())?;
+    }
+    let said = query(own, &["load", &file("branches.rpa")])?;
+    if said != "branches is loaded. It holds for 2 processes, and for those to come.\n" {
+        return Err(said);
+    }
+    for (wrong, why) in [
+        (["load", &file("paced.rpa")], "every auto"),
+        (["load", &file("branches.rpa")], "loaded already"),
+        (["remove", "nobody"], "trommel query list"),
+    ] {
+        let said = query(own, &wrong);
+        if !said.as_ref().is_err_and(|said| said.contains(why)) {
+            return Err(format!("{wrong:?}: {said:?}"));
+        }
+    }
+    let third = Running::start(&app, "100000000000")?;
+    wait::until("the third is asked", || names(third.id()).is_ok())?;
+    let both = ["loads:1", "branches:1"];
+    for pid in [first.id(), second.id(), third.id(), own] {
+        let is = names(pid)?;
+        if is != both {
+            return Err(format!("{pid} is asked {is:?}"));
+        }
+    }
+    query(first.id(), &["remove", "branches"])?;
+    let said = query(own, &["remove", "loads"])?;
+    if !said.contains("removed. It holds for 3 processes, and") {
+        return Err(said);
+    }
+    wait::until("branches are counted", || {
+        let list = query(own, &["list", "--json"]).unwrap_or_default();
+        let list: Value = serde_json::from_str(&list).unwrap_or_default();
+        let queries = list["queries"].as_array().map_or(&[][..], Vec::as_slice);
+        matches!(queries, [one] if one["name"] == "branches:1" && one["counted"].as_u64() > Some(0))
+    })?;
+    if names(first.id())? != [""; 0] || names(third.id())? != ["branches:1"] {
+        return Err("changes of one process are of others".to_owned());
+    }
+    daemon.signal("TERM");
+    daemon.ended()?;
+    match scratch.path("trommel").join(format!("{own}.sock")).exists() {
+        true => Err("its socket is left".to_owned()),
+        false => Ok(()),
     }
 }
 

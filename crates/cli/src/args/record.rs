@@ -278,7 +278,7 @@ pub(crate) struct DaemonArgs {
     /// Ask the relational queries in FILE of each process, in its windows
     ///
     /// Nothing else is collected then, unless -e names edge or call. `trommel query load`, `remove` and `list` change
-    /// the queries of a process. See `trommel help query`.
+    /// the queries of a process, or of all with the daemon's own number. See `trommel help query`.
     #[arg(short, long, value_name = "FILE", conflicts_with = "by_caller")]
     pub(crate) query: Option<PathBuf>,
 

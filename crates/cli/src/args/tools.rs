@@ -224,7 +224,7 @@ The session's programs go on, and miss nothing of queries that stay.")]
     Load {
         /// The queries
         file: PathBuf,
-        /// The process that the session observes
+        /// A process of the session, or the session or daemon itself
         #[arg(short, long, value_name = "PID")]
         pid: i32,
         /// Name of the queries in the session [default: the file's]
@@ -241,7 +241,7 @@ Examples:
         /// A name, a name and the number of a query, or a queue
         #[arg(value_name = "NAME|QUEUE")]
         what: String,
-        /// The process that the session observes
+        /// A process of the session, or the session or daemon itself
         #[arg(short, long, value_name = "PID")]
         pid: i32,
     },
@@ -252,7 +252,7 @@ Examples:
   trommel query list -p 1234 --json       for scripts (`trommel help json`)
   trommel query list -p 1234 | sort -k 4  by messages")]
     List {
-        /// The process that the session observes
+        /// A process of the session, or the session or daemon itself
         #[arg(short, long, value_name = "PID")]
         pid: i32,
         /// Write JSON (`trommel help json`)

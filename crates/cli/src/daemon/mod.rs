@@ -11,6 +11,8 @@
 //! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they detached and write what they have. When a session is killed, its keeper
 //! detaches its target (`host/src/takeover/keeper.rs`), and the daemon takes it again.
 //!
+//! Commands may change the queries that all sessions ask ([`trommel_host::serve::control::standing`]).
+//!
 //! # Invariants
 //! * The daemon has one thread, and so has each child.
 //! * A process is reported once, unless it becomes another program.
@@ -27,16 +29,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use trommel_host::ask::queries;
+use trommel_host::channel::question::Question;
 use trommel_host::kernel::interrupt::{self, Guard};
 use trommel_host::kernel::running::{self, Refusal};
 use trommel_host::serve::control::client::name_of;
+use trommel_host::serve::control::standing::{Serving, Standing};
+use trommel_host::serve::news::News;
 use trommel_host::serve::record;
 use trommel_host::takeover::children::{Child, Ending};
-use trommel_query::Program;
 use trommel_store::database::Database;
 use trommel_tuple::{Kind, KindSet};
 
 use crate::args::DaemonArgs;
+use crate::news;
 use crate::output;
 use crate::query;
 use crate::record::{check_callers, check_kinds, check_query_kinds};
@@ -79,6 +84,10 @@ struct Daemon {
     killed: HashMap<Identity, u32>,
     taken: u64,
     overflowing: bool,
+    /// Hears changes of the queries.
+    standing: Option<Standing>,
+    /// Changes that are being made in the sessions.
+    errands: Vec<Child>,
     keeper: Option<Child>,
     kept: Option<Instant>,
 }
@@ -131,6 +140,8 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
         killed: HashMap::new(),
         taken: 0,
         overflowing: false,
+        standing: question.and_then(listen),
+        errands: Vec::new(),
         keeper: None,
         kept: Some(Instant::now()),
     };
@@ -153,11 +164,22 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The queries in a file, which windows can answer, and their name.
-fn asked(file: &Path) -> Result<(String, Program)> {
+/// The queries in a file, which windows can answer.
+fn asked(file: &Path) -> Result<&'static Question> {
     let program = query::question(file)?;
     queries::check_in_windows(&program)?;
-    Ok((name_of(file), program))
+    crate::host::question(name_of(file), program, true)
+}
+
+/// Hears changes of the queries, where there can be a socket.
+fn listen(question: &'static Question) -> Option<Standing> {
+    match Standing::open(question) {
+        Ok(standing) => Some(standing),
+        Err(why) => {
+            output::complain(&news::sentence(&News::NoControl(why)));
+            None
+        }
+    }
 }
 
 impl Daemon {
@@ -166,6 +188,7 @@ impl Daemon {
         while !guard.asked() {
             self.look(guard);
             self.reap();
+            self.answer();
             let over = self
                 .wanted
                 .is_over(|identity| !matches!(self.known.get(identity), None | Some(State::Done)));
@@ -211,7 +234,12 @@ impl Daemon {
             // It has ended: no more is to be said.
             Err(Refusal::None | Refusal::Zombie) => State::Done,
             Err(refusal) => self.refused(identity, name, &refusal),
-            Ok(_) => match Child::start(|| session::run(&self.settings, pid, name, guard)) {
+            Ok(_) => match Child::start(|| {
+                if let Some(standing) = self.standing.take() {
+                    standing.leave();
+                }
+                session::run(&self.settings, pid, name, guard)
+            }) {
                 Ok(child) => {
                     self.taken += 1;
                     State::Profiled(child)
@@ -269,6 +297,34 @@ impl Daemon {
                     "the process runs on natively"
                 };
                 output::complain(&format!("the session of process {pid} was ended; {then}"));
+            }
+        }
+    }
+
+    /// Changes the queries of all sessions, as commands want it.
+    fn answer(&mut self) {
+        self.errands.retain(|errand| errand.ended().is_none());
+        let Some(standing) = &mut self.standing else {
+            return;
+        };
+        for errand in standing.errands() {
+            let serving = |(identity, state): (&Identity, &State)| match state {
+                State::Profiled(child) => Some(Serving {
+                    session: child.id(),
+                    pid: identity.pid,
+                }),
+                _ => None,
+            };
+            let sessions: Vec<Serving> = self.known.iter().filter_map(serving).collect();
+            let run = || {
+                errand.run(&sessions);
+                0
+            };
+            match Child::start(run) {
+                Ok(child) => self.errands.push(child),
+                Err(error) => {
+                    output::complain(&format!("sessions hear nothing of a change: fork: {error}"));
+                }
             }
         }
     }

@@ -60,7 +60,7 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
             skip: SKIP,
             by_caller: settings.by_caller,
         }),
-        question: settings.question.clone(),
+        question: settings.question,
         ..Options::of(program, arguments, kinds)?
     };
     let mut notice = |news| {

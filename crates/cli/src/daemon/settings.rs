@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trommel_query::Program;
+use trommel_host::channel::question::Question;
 use trommel_store::database::Database;
 use trommel_tuple::KindSet;
 
@@ -14,6 +14,6 @@ pub(super) struct Settings {
     pub(super) budget: f64,
     pub(super) by_caller: bool,
     pub(super) epoch: Duration,
-    /// Queries to ask, and their name.
-    pub(super) question: Option<(String, Program)>,
+    /// Queries to ask.
+    pub(super) question: Option<&'static Question>,
 }

@@ -20,6 +20,7 @@
 pub mod client;
 mod directory;
 mod request;
+pub mod standing;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -70,6 +71,12 @@ impl Control {
             path,
             calls: Vec::new(),
         })
+    }
+
+    /// Closes the socket in a child of the process that listens, which goes on.
+    pub(crate) fn leave(mut self) {
+        // The file stays.
+        self.path.clear();
     }
 
     /// Returns true while somebody is about to say what is wanted.

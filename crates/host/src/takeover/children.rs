@@ -46,6 +46,11 @@ impl Child {
         }
     }
 
+    /// Returns its process number.
+    pub fn id(&self) -> i32 {
+        self.0.as_raw()
+    }
+
     /// Asks it to end.
     pub fn ask(&self) {
         // It may have ended by itself just now.

@@ -74,7 +74,29 @@ pub fn name_of(file: &Path) -> String {
 /// # Errors
 /// Why there is none.
 pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
-    let request = match what {
+    let Some(directory) = directory::there()? else {
+        return Err(NotAsked::NoSession(pid));
+    };
+    ask_in(&directory, pid, &request(pid, what))
+}
+
+/// Asks the session whose own process number is `session`, which serves process `pid`. Returns its answer.
+///
+/// # Errors
+/// Why there is none. It may be that the session does not listen yet.
+pub(super) fn ask_session(session: i32, pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
+    let none = || NotAsked::NoSession(pid);
+    let directory = directory::there()?.ok_or_else(none)?;
+    let socket = directory.join(format!("{session}.sock"));
+    let mut stream = UnixStream::connect(socket).map_err(|_| none())?;
+    let answer = one(&mut stream, &request(session, what));
+    let answer = answer.map_err(|error| NotAsked::System(pid, error))?;
+    read(pid, &answer)?.ok_or_else(none)
+}
+
+/// A request in the bytes that sessions read.
+fn request(pid: i32, what: &Ask<'_>) -> Vec<u8> {
+    match what {
         Ask::List => format!("trommel 1 list {pid}\n").into_bytes(),
         Ask::Remove(what) => format!("trommel 1 remove {pid} {what}\n").into_bytes(),
         Ask::Load(name, program) => {
@@ -82,11 +104,7 @@ pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
             let line = format!("trommel 1 load {pid} {name} {}\n", image.len());
             [line.into_bytes(), image].concat()
         }
-    };
-    let Some(directory) = directory::there()? else {
-        return Err(NotAsked::NoSession(pid));
-    };
-    ask_in(&directory, pid, &request)
+    }
 }
 
 /// Asks each session of a directory until one answers for the process. What befalls another's session is no answer.

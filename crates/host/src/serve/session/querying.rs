@@ -6,16 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_profile::queries::Queries;
-use trommel_query::Program;
-use trommel_query::instruction::{Action, Queues};
-use trommel_query::program::Query;
-use trommel_queue::queries::LOADS;
 
 use super::Session;
-use crate::ask::queries::{Changes, check_in_windows};
-use crate::channel::question::{Load, Question};
+use crate::ask::queries::Changes;
+use crate::channel::question::Question;
 use crate::serve::control::{Call, Control, Wish};
 use crate::serve::identity::End;
+use crate::serve::loads;
 
 /// Time that a change may take before its caller is told that it takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,8 +72,9 @@ impl Session<'_> {
                     call.done(&self.list(question));
                     continue;
                 }
-                Wish::Load { name, program } => self.load(question, name, *program),
-                Wish::Remove(what) => remove(question, &what),
+                Wish::Load { name, program } => (self.takes_loads())
+                    .and_then(|()| loads::load(question, name, Arc::new(*program))),
+                Wish::Remove(what) => loads::remove(question, &what),
             };
             match done {
                 Ok(done) => (self.querying.waiting).push((call, done, Instant::now())),
@@ -109,38 +107,16 @@ impl Session<'_> {
         self.querying.is_busy = !rests;
     }
 
-    fn load(&self, question: &Question, name: String, program: Program) -> Result<String, String> {
-        if !self.options.services.is_empty() || self.options.chosen.is_some() {
-            return Err(
+    /// Returns an error in words if the session cannot be given queries.
+    fn takes_loads(&self) -> Result<(), String> {
+        match self.options.services.is_empty() && self.options.chosen.is_none() {
+            true => Ok(()),
+            false => Err(
                 "this session gives messages to services or a compressor, which know the queries of its start only: \
                  start another session without --service and -c"
                     .to_owned(),
-            );
+            ),
         }
-        if question.is_by_window() {
-            check_in_windows(&program).map_err(|why| why.to_string())?;
-        }
-        let mut loads = question.loads();
-        let mut wanted = loads.iter().filter(|load| load.is_wanted());
-        if wanted.clone().any(|load| load.name == name) {
-            return Err(format!(
-                "{name} is loaded already: remove it first, or give another name by --name"
-            ));
-        }
-        if wanted.by_ref().count() >= LOADS {
-            return Err(format!(
-                "{LOADS} programs are loaded, as many as there can be: remove one first"
-            ));
-        }
-        let id = loads.len() as u32 + 1;
-        let done = format!("{name} is loaded.");
-        loads.push(Load {
-            id,
-            name,
-            program: Arc::new(program),
-            off: 0,
-        });
-        Ok(done)
     }
 
     /// A line for each query, with tabs between its parts.
@@ -158,93 +134,10 @@ impl Session<'_> {
         let mut text = String::new();
         let loads = question.loads();
         for load in loads.iter().filter(|load| load.is_wanted()) {
-            for (n, query) in load.program.queries().iter().enumerate() {
-                if !query.entries.iter().all(|entry| load.is_off(entry)) {
-                    let sum = sums.get(&load.id);
-                    let _ = writeln!(text, "{}", row(load, n, query, sum, now));
-                }
+            for line in loads::rows(load, sums.get(&load.id), now) {
+                let _ = writeln!(text, "{line}");
             }
         }
         text
     }
-}
-
-/// Removes queries by name or queue.
-fn remove(question: &Question, what: &str) -> Result<String, String> {
-    let mut loads = question.loads();
-    let queue = what.parse::<u8>().ok();
-    let (name, number) = match what.split_once(':') {
-        Some((name, number)) => (name, Some(number)),
-        None => (what, None),
-    };
-    let mut removed = 0;
-    for load in loads.iter_mut().filter(|load| load.is_wanted()) {
-        let queries = load.program.queries();
-        for (n, query) in queries.iter().enumerate() {
-            let chosen = match queue {
-                Some(queue) => queues(&load.program, query).any(|q| q.hold(queue)),
-                None => load.name == name && number.is_none_or(|of| of.parse() == Ok(n + 1)),
-            };
-            if chosen && !query.entries.iter().all(|entry| load.is_off(entry)) {
-                removed += 1;
-                let entries = query.entries.iter();
-                load.off |= entries.fold(0, |bits, entry| bits | 1 << entry.number());
-            }
-        }
-    }
-    match (removed, queue) {
-        (0, Some(queue)) => Err(format!(
-            "no query sends to queue {queue}: `trommel query list` shows the queues"
-        )),
-        (0, None) => Err(format!(
-            "no query has the name {what}: `trommel query list` shows the names"
-        )),
-        (1, _) => Ok("1 query is removed.".to_owned()),
-        (n, _) => Ok(format!("{n} queries are removed.")),
-    }
-}
-
-/// Queues that a query sends to.
-fn queues<'p>(program: &'p Program, query: &Query) -> impl Iterator<Item = Queues> + use<'p> {
-    let code = &program.code()[query.code.clone()];
-    code.iter().filter_map(|i| match i.action {
-        Action::Send(queues) => Some(queues),
-        _ => None,
-    })
-}
-
-fn row(load: &Load, n: usize, query: &Query, sum: Option<&Queries>, now: u64) -> String {
-    let header = query.header();
-    let mut sends: Vec<u8> = queues(&load.program, query)
-        .flat_map(|q| (0..q.count).map(move |n| q.first.saturating_add(n)))
-        .collect();
-    sends.sort_unstable();
-    sends.dedup();
-    let sends: Vec<String> = sends.iter().map(u8::to_string).collect();
-    let mut numbers = [0_u64; 6];
-    let mut active = 0;
-    if let Some(sum) = sum {
-        for entry in query.entries.iter() {
-            let seen = sum.seen.get(&(entry.number() as u8)).copied();
-            let seen = seen.unwrap_or_default();
-            numbers[0] += seen.executed;
-            numbers[1] += seen.profiled;
-        }
-        for done in &sum.done[query.code.clone()] {
-            let more = [done.sent, done.dropped, done.counted, done.interrupted];
-            for (number, more) in numbers[2..].iter_mut().zip(more) {
-                *number += more;
-            }
-        }
-        let code = |a: &&trommel_profile::queries::Active| usize::from(a.code) == query.code.start;
-        let since = sum.active.iter().find(code);
-        active = since.map_or(0, |active| now.saturating_sub(active.from));
-    }
-    let numbers = numbers.map(|number| number.to_string()).join("\t");
-    format!(
-        "{}:{}\t{header}\t{}\t{numbers}\t{active}",
-        load.name,
-        n + 1,
-        sends.join(",")
-    )
 }
