@@ -4,11 +4,12 @@
 //! terminal only. Results are written experiment by experiment.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use trommel_lab::{EXPERIMENTS, Experiment, Lab, Report, named};
+use trommel_lab::{EXPERIMENTS, Experiment, Lab, Report, make_private, named};
+use trommel_symbol::launch;
 
 use crate::args::LabArgs;
 use crate::caches;
@@ -37,6 +38,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
         None => (&trommel_lab::PROGRAMS[..], None),
         Some(text) => {
             let command = words(text)?;
+            let path = std::env::var_os("PATH");
+            launch::resolve(command[0].as_os_str(), path.as_deref())?;
             let cache = Scratch::new(&cache()?)?;
             (trommel_lab::own(command), Some(cache))
         }
@@ -166,13 +169,22 @@ fn words(text: &str) -> Result<Vec<PathBuf>> {
     Ok(words.into_iter().map(PathBuf::from).collect())
 }
 
-/// A directory for recordings of the user's own program: it may be another one the next time. It is removed at the end.
+/// A directory for recordings of the user's own program: it may be another one the next time. It is removed at the end, or by the next
+/// command if this one is killed.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(caches: &std::path::Path) -> Result<Self> {
+    fn new(caches: &Path) -> Result<Self> {
+        make_private(caches)?;
+        for entry in std::fs::read_dir(caches)?.flatten() {
+            let name = entry.file_name();
+            let of = name.to_str().and_then(|name| name.strip_prefix("own-"));
+            if of.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
         let dir = caches.join(format!("own-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+        make_private(&dir)?;
         Ok(Self(dir))
     }
 }

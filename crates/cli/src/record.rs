@@ -84,7 +84,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let question = args.query.as_deref().map(query::question).transpose()?;
     let chosen = question
         .as_ref()
-        .map(|q| chosen(&args.tuple, &compressor, q));
+        .map(|q| chosen(&args.tuple, &compressor, q, args.events.is_some()));
     let chosen = chosen.transpose()?.flatten();
     let custom = args.module_lib.clone().map(named);
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
@@ -246,7 +246,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 }
 
 /// Words of messages that go through the compressor, if they do.
-fn chosen(fields: &[Word], spec: &Spec, question: &Program) -> Result<Option<Chosen>> {
+/// `events`: there are events that it compresses, too.
+fn chosen(
+    fields: &[Word],
+    spec: &Spec,
+    question: &Program,
+    events: bool,
+) -> Result<Option<Chosen>> {
     if is_exact(spec) {
         if !fields.is_empty() {
             bail!("--tuple is for a compressor: name one, as in -c 'H[P256]2048+A16'");
@@ -255,8 +261,12 @@ fn chosen(fields: &[Word], spec: &Spec, question: &Program) -> Result<Option<Cho
     }
     match Chosen::new(question, fields) {
         Ok(chosen) => Ok(Some(chosen)),
-        // There may be events that it compresses, and the report says what became of the queries.
-        Err(NotChosen::NoMessages) if fields.is_empty() => Ok(None),
+        Err(NotChosen::NoMessages) if fields.is_empty() && events => Ok(None),
+        Err(why @ NotChosen::NoMessages) => {
+            bail!(
+                "-c {spec}: {why}, and nothing else is recorded: leave out -c, or name events by -e"
+            )
+        }
         Err(why) => bail!("-c {spec}: {why}"),
     }
 }

@@ -185,9 +185,16 @@ fn change(threads: &str, times: usize, stress: &str) {
         assert_ne!(of(&format!("n{n}")), 0, "load {n} is in the report");
     }
     let mut seen = 0;
+    let last = [times / 2 - 2, times / 2 - 1].map(|n| format!("n{n}"));
     for query in &queries[1..] {
         let from = number(query, "active_from_ns");
-        assert!(query["active_until_ns"].as_u64().is_none_or(|u| u >= from));
+        let until = query["active_until_ns"].as_u64();
+        assert!(until.is_none_or(|until| until >= from));
+        if number(query, "executed") > 0 {
+            assert!(from > 0, "when it came is known: {query}");
+            let stays = last.iter().any(|name| query["load"] == **name);
+            assert_eq!(until.is_none(), stays, "when it went is known: {query}");
+        }
         // What was sent has arrived, and nothing else.
         assert_eq!(messages(query), number(query, "sent"), "{query}");
         assert!(number(query, "profiled") <= number(query, "executed"));

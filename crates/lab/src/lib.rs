@@ -44,7 +44,7 @@ pub use findings::{Cell, Claim, Findings, Table, Verdict};
 pub use plan::{Need, Results};
 pub use programs::{PROGRAMS, Program, own};
 pub use report::{Report, Written, write};
-pub use streams::Feed;
+pub use streams::{Feed, make_private};
 
 /// Values, or branches, of each program that experiments look at: the papers' longest runs had 16M.
 pub const EVENTS: u64 = 20_000_000;

@@ -127,7 +127,12 @@ impl Lab<'_> {
             .output();
         let _ = fs::remove_file(&profile);
         let done = done.map_err(|e| LabError::io(trommel, e))?;
-        if !done.status.success() {
+        // A program of the user's may end with any status: the command's own are above 124.
+        let ended = match program.is_own() && half.exists() {
+            true => done.status.code().is_some_and(|code| code < 125),
+            false => done.status.success(),
+        };
+        if !ended {
             let _ = fs::remove_file(&half);
             let words = String::from_utf8_lossy(&done.stderr);
             let words = words.lines().last().unwrap_or("it did not say why");
@@ -224,12 +229,16 @@ fn recorded(cache: &Path, program: &str, feed: Feed, wanted: u64) -> Option<Path
         .map(|(_, path)| path)
 }
 
-/// Makes the directory, for its owner alone.
-pub(crate) fn make_private(dir: &Path) -> Result<(), LabError> {
+/// Makes the directory, for its owner alone. One that is there becomes so, too.
+///
+/// # Errors
+/// The system refuses.
+pub fn make_private(dir: &Path) -> Result<(), LabError> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(dir);
+        .create(dir)
+        .and_then(|()| fs::set_permissions(dir, fs::Permissions::from_mode(0o700)));
     made.map_err(|e| LabError::io(dir, e))
 }
 
@@ -240,6 +249,9 @@ mod tests {
     #[test]
     fn the_shortest_recording_that_suffices_is_used() {
         let dir = std::env::temp_dir().join(format!("trommel-lab-cache-{}", std::process::id()));
+        // Also if others could look into it.
+        fs::create_dir_all(&dir).expect("temp dir");
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("set");
         make_private(&dir).expect("temp dir");
         let mode = fs::metadata(&dir).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);

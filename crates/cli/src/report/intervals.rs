@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use trommel_compress::Spec;
+use trommel_profile::Profile;
 use trommel_profile::accuracy::phases::Phases;
 use trommel_profile::intervals::Intervals;
 use trommel_symbol::Location;
@@ -61,10 +62,16 @@ pub(super) fn write(
                 "{file}: holds no intervals, as they are the course of one run and this is a sum; report a recording that was added up"
             );
         }
+        if let Some(why) = without(profile) {
+            bail!("{file}: {why}");
+        }
         bail!(
             "{file}: holds no intervals; record with an interval profiler: `trommel record -c 'M4[10k,1%]2048' -- PROG` (`trommel help specs`)"
         );
     };
+    if let Some(why) = without(profile).filter(|_| !args.json && !args.csv) {
+        bail!("{file}: {why}");
+    }
     let entries = entries(found);
     let unfinished = match is_narrowed(args) {
         true => None,
@@ -88,6 +95,18 @@ pub(super) fn write(
         intervals::text::write(out, shown.style, (&spec, &entries), view, lines)?;
     }
     Ok(out.flush()?)
+}
+
+/// The reason why an interval profiler found nothing, if it did not. No interval is not the same as intervals without candidates.
+pub(super) fn without(profile: &Profile) -> Option<String> {
+    let spec: Spec = profile.compressor.parse().ok()?;
+    let length = grouped(spec.interval()?.interval.into());
+    match profile.intervals.as_ref().map_or(0, Intervals::events) {
+        0 => Some(format!(
+            "no interval of {length} events has ended: name a shorter one, as in -c 'M4[10k,1%]2048'"
+        )),
+        _ => None,
+    }
 }
 
 /// Returns true if a part of the profile was asked for.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use trommel_compress::Spec;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
@@ -345,7 +346,20 @@ fn service(
         writeln!(out, "#   {}", printable(&fault))?;
     }
     if served.rows.is_empty() {
-        return Ok(());
+        let spec: Option<Spec> = view.profile.compressor.parse().ok();
+        let length = spec.as_ref().and_then(Spec::interval);
+        let length = length.map(|interval| u64::from(interval.interval));
+        return match length.filter(|_| is_compressor(view, served)) {
+            Some(length) if served.messages < length => {
+                writeln!(
+                    out,
+                    "#   no interval of {} messages has ended",
+                    grouped(length)
+                )
+            }
+            Some(_) => writeln!(out, "#   no interval had a candidate"),
+            None => Ok(()),
+        };
     }
     let all = served.rows.values().copied().fold(0, u64::saturating_add);
     let titles = ["count", "%", ""].map(str::to_owned).into_iter();

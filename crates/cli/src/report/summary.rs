@@ -21,6 +21,7 @@ use super::Shown;
 use super::contexts;
 use super::custom;
 use super::functions;
+use super::intervals;
 use super::paths;
 use super::processes::{self, Row};
 use super::queries;
@@ -363,7 +364,9 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
         .filter(|(_, data)| text::is_empty(data));
     let empty: Vec<&str> = empty.map(|(kind, _)| kind.name()).collect();
     if !empty.is_empty() {
-        all.push(format!("no {} events", empty.join(", ")));
+        let seen = profile.kinds.values().any(|data| data.seen > 0);
+        let why = intervals::without(profile).filter(|_| seen);
+        all.push(why.unwrap_or_else(|| format!("no {} events", empty.join(", "))));
     }
     all.extend(profile.windows.as_ref().map(sampled));
     all.extend(profile.filter.as_ref().and_then(unprofiled));

@@ -153,6 +153,8 @@ pub struct Answers {
     /// Start of the run.
     began: Instant,
     knocks: Knocks,
+    /// The last change that the target had made when somebody looked.
+    noted: u32,
 }
 
 impl Answers {
@@ -180,6 +182,7 @@ impl Answers {
             pid: pid.as_raw() as u32,
             began,
             knocks: Knocks::of(pid),
+            noted: shared.queries().heeded.load(Acquire),
         };
         answers.meet(shared);
         answers
@@ -334,6 +337,7 @@ impl Answers {
 
     /// Returns the results of the queries, of each load.
     pub fn finish(mut self, shared: &Shared, modules: &Modules) -> Vec<Queries> {
+        self.note(shared);
         for place in 0..LOADS {
             self.end(place, shared, modules);
         }
@@ -354,6 +358,9 @@ impl Answers {
     fn end(&mut self, place: usize, shared: &Shared, modules: &Modules) {
         if let Some(mut load) = self.loads[place].take() {
             load.tabulate.settle(modules);
+            if load.goes.is_some() {
+                load.was_active_until(load.off, self.began.elapsed().as_nanos() as u64);
+            }
             if let Some(first) = load.first_way {
                 self.ways.free(first);
             }

@@ -56,6 +56,12 @@ const STUDIES: [Study; 2] = [
         what: "samplers in 2 KB",
         space: Space {
             choices: &[5, 3, 3, 4, 4, 4, 5, 4, 4, 3, 7, 5, 3, 4, 3, 3, 2, 3],
+            known: &[
+                // H[P256]2048
+                &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0],
+                // D16+H[P16:phase]4096
+                &[0, 0, 0, 0, 0, 3, 4, 1, 1, 0, 5, 1, 0, 0, 0, 0, 0, 0],
+            ],
             text: sampler,
             // A first sampler's counter fits in, too.
             bytes: 2048 + 16,
@@ -71,6 +77,12 @@ const STUDIES: [Study; 2] = [
         what: "interval profilers in 7.5 KB",
         space: Space {
             choices: &[6, 6, 4, 3, 8, 2, 2, 2, 4, 4, 2],
+            known: &[
+                // M4[10k,1%]2048:C1R0P1
+                &[0, 3, 0, 0, 5, 1, 0, 1, 0, 0, 0],
+                // S12[10k,1%]1536:P1
+                &[2, 4, 0, 0, 3, 0, 0, 1, 0, 0, 0],
+            ],
             text: profiler,
             bytes: 7544,
         },
@@ -413,4 +425,21 @@ fn judge(found: &mut Findings, of: &Study, outcome: Option<&Outcome>) {
         ),
         Verdict::when(Some(error <= 1.2 * best.score)),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_begins_with_the_best_that_are_known() {
+        for study in &STUDIES {
+            for draft in study.space.known {
+                let spec: Spec = (study.space.text)(draft).parse().expect("a spec");
+                let is_it = |rival: &&str| rival.parse() == Ok(spec);
+                assert!(study.rivals.iter().any(is_it), "{spec}");
+                assert!(spec.bytes() <= Some(study.space.bytes), "{spec}");
+            }
+        }
+    }
 }

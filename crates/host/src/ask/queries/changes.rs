@@ -55,6 +55,8 @@ impl Answers {
         regions: &[std::ops::Range<u64>],
         modules: &Modules,
     ) -> bool {
+        // By what is in force still, as that is about to change.
+        self.note(shared);
         for place in (0..LOADS).filter(|place| left >> place & 1 != 0) {
             self.end(place, shared, modules);
         }
@@ -144,8 +146,8 @@ impl Answers {
         fits
     }
 
-    /// Takes note of what the target has done, and calls it if it has something to do.
-    fn look(&mut self, shared: &Shared) {
+    /// Takes note of what the target has done: since when queries are active, and until when they were.
+    pub(super) fn note(&mut self, shared: &Shared) {
         let first = shared.queries();
         let heeded = first.heeded.load(Acquire);
         let now = self.now();
@@ -158,6 +160,13 @@ impl Answers {
                 loaded.was_active_until(loaded.off, now);
             }
         }
+        self.noted = heeded;
+    }
+
+    /// Takes note, and calls the target if it has something to do.
+    fn look(&mut self, shared: &Shared) {
+        self.note(shared);
+        let first = shared.queries();
         if self.question.is_by_window() {
             // The next window of any thread makes the change, and between windows nobody could be called.
             return;
@@ -182,7 +191,8 @@ impl Answers {
         if !wanted.iter().filter(|load| load.is_wanted()).all(has) {
             return Changes::Full;
         }
-        if protocol::asked(&first.changes, &first.heeded).is_some() {
+        // Made, but not noted, is not done: nobody would look again.
+        if first.changes.load(Relaxed) != self.noted {
             return Changes::Awaited;
         }
         match self.loads.iter().flatten().any(|load| load.goes.is_some()) {
