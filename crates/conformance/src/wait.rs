@@ -69,6 +69,25 @@ fn descriptor(pid: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Waits for the end of a child. Returns its page faults that needed no device, with those of the processes that it has waited for.
+///
+/// # Errors
+/// The kernel's, for a process that is no child of this one. The child did not succeed.
+pub fn faults(child: &Child) -> io::Result<i64> {
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    let pid = child.id() as libc::pid_t;
+    // SAFETY: the kernel fills a number and one rusage.
+    if unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) } != pid {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: an integer-only struct, zeroed and then filled.
+    let usage = unsafe { usage.assume_init() };
+    match status {
+        0 => Ok(usage.ru_minflt),
+        _ => Err(io::Error::other(format!("it ended with {status:#x}"))),
+    }
+}
+
 /// User and system seconds of all children waited for so far.
 pub fn children_cpu() -> io::Result<f64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, output, trommel};
-use trommel_conformance::program;
+use trommel_conformance::{program, wait};
 
 const SAMPLER: &str = "H:crc[P256]2048+A16";
 /// By how much a share may differ from the exact one.
@@ -266,6 +266,39 @@ fn by_exact_values_everything_is_profiled() {
     for load in all {
         assert_eq!(number(load, "executions"), 1_000_000);
         assert!(load["filtered"].is_null() && load["unprofiled"].is_null());
+    }
+}
+
+/// A thread that is soon over touches some pages of its value counters and not all. One that fills a chunk uses all of them, and loses nothing.
+#[test]
+fn threads_that_are_soon_over_touch_few_pages() {
+    const MOST: i64 = 60;
+    let program = program::built(
+        "tests/converge/short_threads.c",
+        "short_threads",
+        &["-O1", "-g", "-pthread"],
+    );
+    let program = program.expect("it compiles");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data");
+    let faults = |threads: &str| {
+        let mut run = Command::new(trommel());
+        run.args(["record", "--quiet", "-e", "value", "--exact-values", "-o"]);
+        let child = run.arg(&data).arg("--").arg(&program).arg(threads).spawn();
+        wait::faults(&child.expect("it starts")).expect("it runs")
+    };
+    let (few, many) = (faults("20"), faults("99"));
+    assert!(many - few < MOST * 79, "{few} faults became {many}");
+    faults("200");
+    let mut report = Command::new(trommel());
+    let report = report
+        .args(["report", "--json", "--no-debug-info"])
+        .arg(&data);
+    let report: Value = serde_json::from_str(&output(report).expect("a report")).expect("JSON");
+    for (function, executions) in [("once", 200), ("many", 2 * 20_000)] {
+        let places = places(&report, "values", function);
+        assert_eq!(places.len(), 1, "{function}: {places:?}");
+        assert_eq!(number(places[0], "executions"), executions, "{function}");
     }
 }
 
