@@ -187,6 +187,14 @@ impl Runtime {
         self.written_by_kernel(all);
     }
 
+    /// Takes note of rings that the process has made while it was native.
+    pub fn meet_rings(&mut self) {
+        if self.regions.has_rings() && !self.code_pages.unsteady {
+            self.be_joined();
+            self.writes_are_unseen();
+        }
+    }
+
     /// The calling thread is about to end: what the kernel writes then must be writable.
     pub fn before_end(&mut self) {
         /// Locks in a list at most, as in the kernel.

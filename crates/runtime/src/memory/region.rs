@@ -59,10 +59,17 @@ pub struct Regions {
     fresh: Option<Vec<Range>>,
     /// Files that were mapped shared and may be written so, the last [`MOST_SHARED`] of them.
     shared: Vec<File>,
+    /// The process had rings ([`Self::has_rings`]).
+    rings: bool,
     /// The page that the thread has brought that holds the lock.
     pub reached: Option<Reached>,
     /// The page that must be brought with no lock held before its code can be read.
     pub away: Option<u64>,
+}
+
+/// Returns whether a mapping is of a ring by which the kernel is told where to write: of `io_uring`, or of asynchronous input.
+fn is_ring(path: &[u8]) -> bool {
+    path == b"anon_inode:[io_uring]" || path.starts_with(b"/[aio]")
 }
 
 impl Regions {
@@ -162,12 +169,18 @@ impl Regions {
         }
     }
 
-    /// Takes note of the files that a process maps shared which has run already.
+    /// Takes note of the files that a process maps shared which has run already, and of its rings.
     pub fn adopt_shared(&mut self) {
         self.share_all(&read_all().unwrap_or_default());
     }
 
+    /// Returns whether the process had rings, when that was looked at last, by which the kernel writes to memory when it likes.
+    pub fn has_rings(&self) -> bool {
+        self.rings
+    }
+
     fn share_all(&mut self, all: &[Mapping]) {
+        self.rings |= all.iter().any(|mapping| is_ring(&mapping.path));
         for mapping in all {
             let file = File {
                 device: mapping.device,

@@ -97,6 +97,7 @@ pub fn prepare(
         stop_for_host()
     }
     runtime.regions.adopt_shared();
+    runtime.meet_rings();
     first.take_counter_array(&mut runtime);
     first.take_queries(&mut runtime);
     runtime.threads.push(&raw const *first);

@@ -92,6 +92,7 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
     limits::again(&told.limits);
     locking::forget();
     let same = runtime.regions.recall();
+    runtime.meet_rings();
     if core::mem::take(&mut runtime.doubtful) || !same || told.drop_all != 0 {
         runtime.drop_all(Flush::Asked, true);
     }
