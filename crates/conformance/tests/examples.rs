@@ -222,13 +222,18 @@ fn stage() -> Result<Scratch, String> {
 /// Name of the process that examples of the daemon name.
 const SERVER: &str = "redis-server";
 
+/// The same, of this test alone: a daemon takes all processes of a name, also those of other tests.
+fn server() -> String {
+    format!("redis-{}", std::process::id())
+}
+
 /// Starts a process that goes on, under a name of its own: a daemon attaches to all processes of a name.
 fn with_process(dir: &Path, name: &str) -> Result<(), String> {
     let script = r#"set -e
         printf '#include <unistd.h>\nint main(void) { for (;;) {
             for (volatile int n = 0; n < 1000000; n = n + 1) ; usleep(7000); } }' > busy.c
         cc -o NAME busy.c
-        timeout 60 ./NAME > /dev/null 2>&1 &
+        timeout 120 ./NAME > /dev/null 2>&1 &
         trap 'kill $!' ERR
         until pgrep -P $! > PID; do sleep 0.05; done"#;
     prepared(dir, &script.replace("NAME", name))
@@ -258,6 +263,7 @@ fn shell(script: &str, dir: &Path) -> Result<Output, String> {
 
 /// The same command on less: an experiment of the lab takes minutes with all its events.
 fn shortened(line: &str) -> String {
+    let line = &*line.replace(SERVER, &server());
     let mut words: Vec<_> = line.split(' ').collect();
     if line.starts_with("trommel lab ") && !line.ends_with(" list") {
         if let Some(at) = words.iter().position(|w| *w == "--events") {
@@ -281,7 +287,8 @@ fn shortened(line: &str) -> String {
     match words.contains(&"--user") {
         // It attaches to all processes of this user. In a namespace of its own there is one.
         true => format!(
-            "unshare --user --map-root-user --pid --fork --mount-proc bash -c './redis-server & {line}; ended=$?; kill $!; exit $ended'"
+            "unshare --user --map-root-user --pid --fork --mount-proc bash -c './{} & {line}; ended=$?; kill $!; exit $ended'",
+            server()
         ),
         false => line,
     }
@@ -380,7 +387,7 @@ fn document(name: &str) -> Result<(), String> {
         }
     }
     match name {
-        "docs/database.md" => with_process(stage.dir(), SERVER)?,
+        "docs/database.md" | "docs/query.md" => with_process(stage.dir(), &server())?,
         "docs/top.md" => with_process(stage.dir(), WATCHED)?,
         _ => {}
     }
@@ -490,7 +497,7 @@ fn help(command: &str) -> Result<(), String> {
     let stage = stage()?;
     let any = |word: &str| examples.iter().any(|line| line.contains(word));
     if any("trommel daemon ") && any(SERVER) {
-        with_process(stage.dir(), SERVER)?;
+        with_process(stage.dir(), &server())?;
     }
     if any("trommel top ") {
         with_process(stage.dir(), WATCHED)?;
