@@ -9,6 +9,10 @@
 //! Where several symbols start together, the best known one is taken: functions before
 //! labels, global before local, few leading underscores before many.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
 use object::LittleEndian as LE;
 use object::elf;
 use object::read::elf::{SectionHeader, Sym};
@@ -43,6 +47,8 @@ pub(crate) struct SymbolIndex<'a> {
     /// Ends of sections, sorted: where symbols of size zero end at the latest.
     ends: Vec<u64>,
     plt: Vec<plt::Entry>,
+    /// Functions by name, made when one is first asked for.
+    by_name: OnceCell<HashMap<Vec<u8>, Vec<Range<u64>>>>,
 }
 
 impl<'a> SymbolIndex<'a> {
@@ -107,11 +113,23 @@ impl<'a> SymbolIndex<'a> {
     }
 
     /// The bytes of the functions of a name, as it is in the file or demangled.
-    pub(crate) fn ranges_of(&self, name: &str) -> Vec<std::ops::Range<u64>> {
-        let called = |n: &[u8]| n == name.as_bytes() || demangle(n) == name;
-        let own = self.functions().filter(|f| called(f.name));
-        let mut all: Vec<_> = own.map(|f| f.range).collect();
-        all.dedup();
+    pub(crate) fn ranges_of(&self, name: &str) -> Vec<Range<u64>> {
+        let all = self.by_name.get_or_init(|| self.ranges_by_name());
+        all.get(name.as_bytes()).cloned().unwrap_or_default()
+    }
+
+    fn ranges_by_name(&self) -> HashMap<Vec<u8>, Vec<Range<u64>>> {
+        let mut all: HashMap<Vec<u8>, Vec<Range<u64>>> = HashMap::new();
+        for function in self.functions() {
+            let shown = demangle(function.name).into_bytes();
+            let as_it_is = (shown != function.name).then(|| function.name.to_vec());
+            for name in as_it_is.into_iter().chain([shown]) {
+                let ranges = all.entry(name).or_default();
+                if ranges.last() != Some(&function.range) {
+                    ranges.push(function.range.clone());
+                }
+            }
+        }
         all
     }
 
@@ -148,12 +166,12 @@ impl<'a> SymbolIndex<'a> {
     }
 
     /// The stubs of library functions with the bytes of each.
-    pub(crate) fn stubs(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<u64>)> {
+    pub(crate) fn stubs(&self) -> impl Iterator<Item = (&[u8], Range<u64>)> {
         let range = |e: &plt::Entry| e.start..e.start.saturating_add(e.size);
         self.plt.iter().map(move |e| (&e.name[..], range(e)))
     }
 
-    fn range(&self, entry: &Entry) -> std::ops::Range<u64> {
+    fn range(&self, entry: &Entry) -> Range<u64> {
         let after = self.entries.partition_point(|e| e.start <= entry.start);
         let next = self.entries.get(after).map_or(u64::MAX, |e| e.start);
         let end = match entry.size {
@@ -233,7 +251,7 @@ impl<'a> SymbolIndex<'a> {
 /// A function or label of code.
 pub(crate) struct Labelled<'a> {
     pub(crate) name: &'a [u8],
-    pub(crate) range: std::ops::Range<u64>,
+    pub(crate) range: Range<u64>,
     /// The symbol has a size. Else it goes on to the next one.
     pub(crate) sized: bool,
 }

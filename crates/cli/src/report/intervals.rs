@@ -62,16 +62,15 @@ pub(super) fn write(
                 "{file}: holds no intervals, as they are the course of one run and this is a sum; report a recording that was added up"
             );
         }
-        if let Some(why) = without(profile) {
-            bail!("{file}: {why}");
+        if without(profile).is_some() {
+            bail!(
+                "{file}: the intervals of messages are not kept, only the sums of their candidates: `trommel report` shows those"
+            );
         }
         bail!(
             "{file}: holds no intervals; record with an interval profiler: `trommel record -c 'M4[10k,1%]2048' -- PROG` (`trommel help specs`)"
         );
     };
-    if let Some(why) = without(profile).filter(|_| !args.json && !args.csv) {
-        bail!("{file}: {why}");
-    }
     let entries = entries(found);
     let unfinished = match is_narrowed(args) {
         true => None,

@@ -151,6 +151,7 @@ impl Loaded {
         // What was told of other code that was there does not hold any more.
         let mut ranges = vec![(range.clone(), 0)];
         let bias = range.start.wrapping_sub(place.vaddr().0);
+        let symbols = Symbols::new(files, std::slice::from_ref(module));
         for (n, rule) in self.program.tags().iter().enumerate() {
             let inside = |from: u64, to: u64| {
                 let [from, to] = [from, to].map(|a| a.saturating_add(bias));
@@ -173,7 +174,6 @@ impl Loaded {
                     both.into_iter().collect()
                 }
                 Where::Symbol(name) => {
-                    let symbols = Symbols::new(files, std::slice::from_ref(module));
                     let all = symbols.ranges_of(module.id, name);
                     all.into_iter()
                         .filter_map(|r| inside(r.start, r.end))
