@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use trommel_code::Program;
 use trommel_export::{
     CallPaths, ExportError, FORMATS, Format, Input, Modules, Next, PATH_FORMATS, PathFormat,
+    Process,
 };
 use trommel_profile::call_tree as tree;
 use trommel_profile::confidence::{Basis, Confidence};
@@ -40,13 +41,21 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     };
     let mut loaded = load::profiles(&args.file, &select)?;
     loaded.only(&args.file, &args.pid)?;
+    let formats = (trommel_export::find_paths(name), trommel_export::find(name));
+    let tells_processes = match formats {
+        (Some(format), _) => format.tells_processes,
+        (None, format) => format.is_some_and(Format::tells_processes),
+    };
+    let apart = loaded.database.is_some();
+    let each = tells_processes.then(|| loaded.profiles.clone());
     let (profile, rows, _) = loaded.merge()?;
+    let each = Process::all(&profile, each.unwrap_or_default(), apart);
     let has_paths = profile.call_trees.iter().any(|t| !t.nodes().is_empty());
-    match (trommel_export::find_paths(name), trommel_export::find(name)) {
-        (Some(format), _) if has_paths => paths(args, format, &profile),
+    match formats {
+        (Some(format), _) if has_paths => paths(args, format, &profile, &each),
         (_, Some(format)) => {
             let confidence = Confidence::of_processes(&profile, rows.len());
-            code(args, format, &profile, confidence)
+            code(args, format, (&profile, &each), confidence)
         }
         (Some(format), None) => {
             let format = format.name;
@@ -60,7 +69,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 fn code(
     args: &ExportArgs,
     format: &dyn Format,
-    profile: &Profile,
+    (profile, processes): (&Profile, &[Process]),
     mut confidence: Confidence,
 ) -> Result<ExitCode> {
     Input::check(profile).map_err(|error| of_file(&args.file, &error))?;
@@ -76,6 +85,7 @@ fn code(
         profile,
         program: &program,
         symbols: &mut symbols,
+        processes,
         modules,
         infer: (args.infer && !exact).then(Default::default),
     };
@@ -184,7 +194,12 @@ fn gone(
 }
 
 /// Writes call paths.
-fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<ExitCode> {
+fn paths(
+    args: &ExportArgs,
+    format: &PathFormat,
+    profile: &Profile,
+    processes: &[Process],
+) -> Result<ExitCode> {
     let name = format.name;
     if !args.module.is_empty() || !args.build_id.is_empty() {
         bail!(
@@ -196,9 +211,10 @@ fn paths(args: &ExportArgs, format: &PathFormat, profile: &Profile) -> Result<Ex
     }
     let files = Files::new();
     let mut symbols = load::symbols(&files, profile);
-    let Some(paths) = CallPaths::new(profile, &mut symbols) else {
+    let Some(mut paths) = CallPaths::new(profile, &mut symbols) else {
         return Err(of_file(&args.file, &ExportError::NoPaths { format: name }));
     };
+    paths.processes = processes;
     let program = profile.command.first().map_or(&b""[..], |name| name);
     let out = destination(args, format.extension, program);
     check_output(args, profile, &out)?;

@@ -45,6 +45,10 @@ pub trait Format: Sync {
     fn is_for_optimisers(&self) -> bool {
         false
     }
+    /// Returns true if the format tells processes apart.
+    fn tells_processes(&self) -> bool {
+        false
+    }
     /// The greatest number that it holds.
     fn most(&self) -> u64 {
         u64::MAX

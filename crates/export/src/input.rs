@@ -9,6 +9,7 @@ use trommel_tuple::{Kind, ModuleId};
 
 use crate::error::ExportError;
 use crate::infer::{self, Inferred};
+use crate::process::Process;
 use crate::view::ModuleFlow;
 
 /// The input of a format.
@@ -19,6 +20,8 @@ pub struct Input<'a, 'f> {
     pub program: &'a Program,
     /// Names, lines and code.
     pub symbols: &'a mut Symbols<'f>,
+    /// The processes that the profile is the sum of, for formats that tell them apart.
+    pub processes: &'a [Process],
     /// Modules that are written.
     pub modules: Vec<ModuleId>,
     /// Make the counts of each function consistent, where they are estimates. The functions are added up here.

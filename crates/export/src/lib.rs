@@ -13,7 +13,7 @@
 //! | `bolt`, `bolt-preagg` | branches, calls | conditional and indirect branches, calls | direct jumps, ways into labels | mispredictions |
 //! | `profgen` | blocks, branches, calls | counts of ranges that end in an event | other ranges | |
 //! | `autofdo`, `gcov-autofdo` | blocks, calls, lines | as `profgen` | counts of lines | |
-//! | `pprof` | blocks, lines | self instructions | | callers |
+//! | `pprof` | blocks, events, lines | self instructions, events | | callers |
 //! | `cachegrind`, `lcov` | blocks, lines | | counts of lines | |
 //! | `drcov` | blocks | executed blocks | | |
 //! | `csv` | blocks, branches, calls | as the view | as the view | |
@@ -43,6 +43,7 @@ mod lines;
 pub mod paths;
 mod pprof;
 mod preaggregated;
+mod process;
 mod profgen;
 mod refused;
 pub mod view;
@@ -53,4 +54,5 @@ pub use formats::{FORMATS, find};
 pub use infer::Inferred;
 pub use input::Input;
 pub use paths::{CallPaths, MOST_DEEP, PATH_FORMATS, PathFormat, find_paths};
+pub use process::Process;
 pub use refused::why_not;

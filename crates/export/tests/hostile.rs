@@ -127,6 +127,7 @@ fn all_formats(profile: &Profile, image: Vec<u8>) -> usize {
                 profile,
                 program: &program,
                 symbols: &mut symbols,
+                processes: &[],
                 modules,
             };
             let mut out = Vec::new();

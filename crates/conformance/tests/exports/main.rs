@@ -13,6 +13,7 @@ mod opened;
 mod optimisers;
 mod parts;
 mod paths;
+mod pprof;
 mod refusals;
 mod viewers;
 mod ways;
@@ -39,6 +40,7 @@ fn main() {
         .chain(opened::ALL)
         .chain(refusals::ALL)
         .chain(ends::ALL)
+        .chain(pprof::ALL)
         .chain(great::ALL)
         .chain(ways::ALL)
         .chain(parts::ALL)

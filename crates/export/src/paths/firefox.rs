@@ -27,6 +27,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "firefox.json",
     next,
     most: MOST_EXACT,
+    tells_processes: false,
     whole_paths: false,
     write,
 };

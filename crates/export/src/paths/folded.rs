@@ -17,6 +17,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "folded",
     next,
     most: u64::MAX,
+    tells_processes: false,
     whole_paths: true,
     write,
 };

@@ -35,6 +35,7 @@ use trommel_symbol::{Spans, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
 use crate::error::ExportError;
+use crate::process::Process;
 
 pub use shallow::MOST_DEEP;
 
@@ -65,6 +66,8 @@ pub struct PathFormat {
     pub next: fn(file: &str, basis: Basis) -> String,
     /// The greatest number that it holds exactly.
     pub most: u64,
+    /// It tells processes apart.
+    pub tells_processes: bool,
     /// It repeats the whole path at each cost, so paths are cut at [`MOST_DEEP`] functions.
     pub whole_paths: bool,
     /// Writes the call paths. It fails if the format cannot hold them, or the output cannot be written.
@@ -113,6 +116,8 @@ pub struct CallPaths<'p> {
     pub functions: Vec<PathFunction>,
     /// Nodes, parents before children.
     pub nodes: Vec<PathNode>,
+    /// The processes that they are the sum of, for formats that tell them apart.
+    pub processes: &'p [Process],
 }
 
 impl<'p> CallPaths<'p> {
@@ -154,6 +159,7 @@ impl<'p> CallPaths<'p> {
                 tree,
                 functions: Vec::new(),
                 nodes: Vec::new(),
+                processes: &[],
             },
         };
         let expanded = expanded && basis == Basis::Contexts;

@@ -22,6 +22,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "perf.txt",
     next,
     most: u64::MAX,
+    tells_processes: false,
     whole_paths: true,
     write,
 };

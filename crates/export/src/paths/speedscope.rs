@@ -22,6 +22,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "speedscope.json",
     next,
     most: MOST_EXACT,
+    tells_processes: false,
     whole_paths: false,
     write,
 };

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use trommel_profile::call_tree::{Basis, NodeId};
+use trommel_profile::call_tree::{Basis, CallTree, NodeId, Weight};
 use trommel_symbol::Symbols;
 use trommel_tuple::{ModuleId, Place};
 
@@ -14,6 +14,7 @@ use super::{CallPaths, Names, PathFormat, shallow};
 use crate::error::ExportError;
 use crate::input::Input;
 use crate::pprof::{Builder, Line, MOST};
+use crate::process::Process;
 
 /// The format.
 pub(super) const FORMAT: PathFormat = PathFormat {
@@ -22,6 +23,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "pb.gz",
     next,
     most: MOST,
+    tells_processes: true,
     whole_paths: true,
     write,
 };
@@ -51,24 +53,33 @@ fn write(
     if let Some(program) = Input::program_of(paths.profile) {
         places.mapping(&mut builder, paths, program.id);
     }
-    let mut locations: Vec<u64> = Vec::with_capacity(tree.nodes().len());
-    for node in tree.nodes() {
-        locations.push(places.location(&mut builder, paths, symbols, node.frame.at));
-    }
-    // Parents are earlier, so a stack is the way up through numbers.
-    let nodes = tree.nodes().iter();
-    let nodes = nodes.map(|node| (node.parent.map(|id| id.0 as usize), node.weight));
-    for (number, weight) in shallow::shallow(nodes).into_iter().enumerate() {
-        if weight.own == 0 && weight.times == 0 {
-            continue;
+    let kind = match tree.basis {
+        Basis::Stacks => "stack",
+        Basis::Contexts => "context",
+    };
+    for (tree, mut labels) in trees(paths) {
+        labels.push(("kind", kind.to_owned()));
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(key, text)| (*key, &**text)).collect();
+        let labels = builder.labels(&labels);
+        let mut locations: Vec<u64> = Vec::with_capacity(tree.nodes().len());
+        for node in tree.nodes() {
+            locations.push(places.location(&mut builder, paths, symbols, node.frame.at));
         }
-        let mut stack = vec![locations[number]];
-        let mut next = tree.nodes()[number].parent;
-        while let Some(NodeId(parent)) = next {
-            stack.push(locations[parent as usize]);
-            next = tree.nodes()[parent as usize].parent;
+        // Parents are earlier, so a stack is the way up through numbers.
+        let nodes = tree.nodes().iter();
+        let nodes = nodes.map(|node| (node.parent.map(|id| id.0 as usize), node.weight));
+        for (number, weight) in shallow::shallow(nodes).into_iter().enumerate() {
+            if weight.own == 0 && weight.times == 0 {
+                continue;
+            }
+            let mut stack = vec![locations[number]];
+            let mut next = tree.nodes()[number].parent;
+            while let Some(NodeId(parent)) = next {
+                stack.push(locations[parent as usize]);
+                next = tree.nodes()[parent as usize].parent;
+            }
+            builder.sample(&stack, &[weight.times, weight.own], &labels);
         }
-        builder.sample(&stack, &[weight.times, weight.own]);
     }
     let total = paths.total();
     let period = match tree.basis {
@@ -76,6 +87,29 @@ fn write(
         Basis::Contexts => 1,
     };
     builder.finish(paths.profile, types[1], period)
+}
+
+/// The trees of the processes with their labels. Where not all of them are told apart, the sum as one without.
+fn trees<'p>(paths: &CallPaths<'p>) -> Vec<(&'p CallTree, Vec<(&'static str, String)>)> {
+    let whole = paths.tree;
+    let of = |process: &'p Process| {
+        let tree = process.profile.call_tree(whole.basis)?;
+        Some((tree, process.labels()))
+    };
+    let all: Vec<_> = paths.processes.iter().filter_map(of).collect();
+    let weight = |tree: &CallTree| {
+        let weights = tree.nodes().iter().map(|node| node.weight);
+        weights.fold(Weight::default(), |mut sum, weight| {
+            sum.add(weight);
+            sum
+        })
+    };
+    let mut sum = Weight::default();
+    all.iter().for_each(|(tree, _)| sum.add(weight(tree)));
+    match sum == weight(whole) {
+        true => all,
+        false => vec![(whole, Vec::new())],
+    }
 }
 
 /// Locations that were written.

@@ -1,10 +1,11 @@
 //! pprof's format: a gzipped protocol buffer of samples, for `go tool pprof` and viewers of it.
 //!
-//! A sample is the instructions of one source position: their number and, as `executions`, how often the straight line was executed.
-//! Its stack is the functions inlined there. Callers are not known: a profile with call paths has samples of these instead. Mappings have build ids, so symbols can be found later.
+//! [`code`] has samples of instructions, and `paths::stacks` those of call paths. Mappings have build ids, so symbols can be found later.
 //!
 //! Strategy: messages are small, so the encoder is a few lines: a field is a key, then a number or bytes with a length. They are packed as
 //! they are made, and no more than some kilobytes of them are kept. The lowest level of compression is a fifth larger, and takes a fifth of the time.
+
+mod code;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,77 +14,10 @@ use std::rc::Rc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use trommel_profile::{Module, Profile};
-use trommel_symbol::Location;
-use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::error::ExportError;
-use crate::format::{Format, Modules, Next};
-use crate::input::Input;
-use crate::lines::{Lines, instructions, name, span_of};
 
-/// The format.
-pub(crate) struct Pprof;
-
-impl Format for Pprof {
-    fn name(&self) -> &'static str {
-        "pprof"
-    }
-
-    fn about(&self) -> &'static str {
-        "instructions of functions and lines, for go tool pprof"
-    }
-
-    fn modules(&self) -> Modules {
-        Modules::All
-    }
-
-    fn most(&self) -> u64 {
-        MOST
-    }
-
-    fn extension(&self) -> &'static str {
-        "pb.gz"
-    }
-
-    fn next(&self, next: &Next<'_>) -> String {
-        let file = next.file;
-        format!("go tool pprof -top {file}")
-    }
-
-    fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
-        let flows = input.flows(self.name())?;
-        let mut builder = Builder::new(out);
-        let types = [("instructions", "count"), ("executions", "count")];
-        builder.sample_types(&types);
-        for (number, (module, code, flow)) in flows.into_iter().enumerate() {
-            let mapping = number as u64 + 1;
-            let path = input.path(module);
-            builder.mapping(input.module(module), &path, mapping);
-            let lines = Lines::of(input.symbols, &flow);
-            let mut samples = Samples::new(&mut builder, input, module, mapping);
-            for line in &flow.lines {
-                // Instructions of one position are one sample.
-                let mut open: Option<(u64, Option<u32>, u64)> = None;
-                let mut add = |(start, _, number)| match lines.is_empty() {
-                    false => samples.in_source(start, number, line.count),
-                    true => samples.in_function(start, number, line.count),
-                };
-                for instruction in instructions(&code, line) {
-                    let at = instruction.ip();
-                    let here = lines.at(at).map(|(_, line)| line);
-                    match &mut open {
-                        Some((_, position, number)) if *position == here => *number += 1,
-                        _ => {
-                            open.replace((at, here, 1)).map(&mut add);
-                        }
-                    }
-                }
-                open.map(add);
-            }
-        }
-        builder.finish(input.profile, types[0], 1)
-    }
-}
+pub(crate) use code::Pprof;
 
 /// A message as it is written.
 #[derive(Default)]
@@ -126,6 +60,9 @@ pub(crate) struct Line<'a> {
     /// 0: not known.
     pub(crate) line: u64,
 }
+
+/// Labels of samples, as they are written.
+pub(crate) struct Labels(Vec<u8>);
 
 /// A profile as it is written.
 pub(crate) struct Builder<'o> {
@@ -252,13 +189,26 @@ impl<'o> Builder<'o> {
         self.locations
     }
 
+    /// Labels by their keys, for samples.
+    pub(crate) fn labels(&mut self, labels: &[(&str, &str)]) -> Labels {
+        let mut all = Message::default();
+        for (key, text) in labels {
+            let mut label = Message::default();
+            label.number(1, self.text(key));
+            label.number(2, self.text(text));
+            all.bytes(3, &label.0);
+        }
+        Labels(all.0)
+    }
+
     /// Adds a stack of locations, innermost first.
-    pub(crate) fn sample(&mut self, stack: &[u64], values: &[u64]) {
+    pub(crate) fn sample(&mut self, stack: &[u64], values: &[u64], labels: &Labels) {
         let [sample, _] = &mut self.inner;
         sample.0.clear();
         sample.numbers(1, stack);
         let values: Vec<u64> = values.iter().map(|value| (*value).min(MOST)).collect();
         sample.numbers(2, &values);
+        sample.0.extend(&labels.0);
         self.out.bytes(2, &sample.0);
         if self.out.0.len() >= MANY {
             self.pack();
@@ -292,87 +242,6 @@ impl<'o> Builder<'o> {
             None => Ok(self.packed.finish().map(drop)?),
         }
     }
-}
-
-/// Samples of a module's instructions.
-struct Samples<'b, 'o, 'i, 'a, 'f> {
-    builder: &'b mut Builder<'o>,
-    input: &'i mut Input<'a, 'f>,
-    module: ModuleId,
-    mapping: u64,
-    /// Distance of run-time addresses.
-    bias: u64,
-    /// Names of functions by the numbers of their spans.
-    names: HashMap<Option<usize>, Rc<str>>,
-}
-
-impl<'b, 'o, 'i, 'a, 'f> Samples<'b, 'o, 'i, 'a, 'f> {
-    fn new(
-        builder: &'b mut Builder<'o>,
-        input: &'i mut Input<'a, 'f>,
-        module: ModuleId,
-        mapping: u64,
-    ) -> Self {
-        let loaded = input.module(module).and_then(|m| m.loaded);
-        Self {
-            builder,
-            input,
-            module,
-            mapping,
-            bias: loaded.map_or(0, |l| l.bias),
-            names: HashMap::new(),
-        }
-    }
-
-    /// The function that a place is in, not those inlined there.
-    fn function(&mut self, at: u64) -> Rc<str> {
-        let spans = &self.input.program.modules[&self.module].spans;
-        let span = span_of(spans, at);
-        let named = self.names.entry(span);
-        Rc::clone(named.or_insert_with(|| name(spans, span).into()))
-    }
-
-    /// Adds instructions of one position, with the functions inlined there.
-    fn in_source(&mut self, at: u64, instructions: u64, times: u64) {
-        let outer = self.function(at);
-        let place = Place::new(self.module, Vaddr(at));
-        let found = self.input.symbols.locate(place);
-        let lines = frames(&found, &outer);
-        self.add(at, &lines, instructions, times);
-    }
-
-    /// Adds instructions of code without lines: nothing is known to be inlined there.
-    fn in_function(&mut self, at: u64, instructions: u64, times: u64) {
-        let function = self.function(at);
-        let line = Line {
-            function: &function,
-            file: "",
-            line: 0,
-        };
-        self.add(at, &[line], instructions, times);
-    }
-
-    fn add(&mut self, at: u64, lines: &[Line<'_>], instructions: u64, times: u64) {
-        let address = at.wrapping_add(self.bias);
-        let location = self.builder.location(self.mapping, address, lines);
-        let values = [instructions.saturating_mul(times), times];
-        self.builder.sample(&[location], &values);
-    }
-}
-
-/// Functions at a place with file and line, the innermost first.
-fn frames<'l>(found: &'l Location, outer: &'l str) -> Vec<Line<'l>> {
-    let inlined = found.inlined.iter().map(|frame| Line {
-        function: &frame.function,
-        file: frame.file.as_deref().unwrap_or_default(),
-        line: frame.line.unwrap_or(0).into(),
-    });
-    let outer = Line {
-        function: outer,
-        file: found.outer_file.as_deref().unwrap_or_default(),
-        line: found.outer_line.unwrap_or(0).into(),
-    };
-    inlined.chain([outer]).collect()
 }
 
 #[cfg(test)]
