@@ -51,12 +51,29 @@ pub(super) fn failed() -> Result<(), String> {
     }
 }
 
+/// Returns true if a process has nearly as many mappings as the kernel allows, and takes or gives back none for a while.
+fn is_full(running: &Running) -> Result<bool, String> {
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").map_err(text)?;
+    let most: usize = most.trim().parse().map_err(text)?;
+    let first = running.mappings()?;
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(20));
+        if running.mappings()? != first {
+            return Ok(false);
+        }
+    }
+    Ok(first + 20 > most)
+}
+
 /// The process has no mappings left for the runtime, or only some.
 pub(super) fn without_mappings() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, "faults", "")?;
     for left in ["1", "12"] {
         let mut running = Running::start(&program, &["60".to_owned(), left.to_owned()])?;
+        until("the process has mapped what it can", || {
+            is_full(&running).unwrap_or(false)
+        })?;
         fails(&scratch, &running, &SHORT, NO_ROOM)?;
         signal(&running.pid(), "USR1")?;
         let pid = running.pid();

@@ -216,7 +216,7 @@ fn files_stay(bin: &Path) -> Result<(), String> {
     let mut broken = fs::read("/bin/true").map_err(|e| e.to_string())?;
     broken.truncate(64 + 56);
     place.write("broken", &broken, 0o755)?;
-    place.write("text", b"no program", 0o755)?;
+    place.write("text", b"#!/no/such/interpreter\n", 0o755)?;
     for program in ["./broken", "./text", "./missing"] {
         let ended = place.trommel(&args(program))?;
         if ended.status.success() || read("trommel.data")? != data || read("s.tstream")? != stream {
