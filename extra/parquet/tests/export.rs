@@ -307,6 +307,7 @@ fn profile(pid: u32, count: u64) -> Profile {
         executions: 4.0 * count as f64,
         variance: 90.0 * count as f64,
         probability: 0.5,
+        factor_error: 0.0,
     };
     let mut windows = Windows {
         taken: 40,
@@ -354,6 +355,7 @@ fn profile(pid: u32, count: u64) -> Profile {
         id: ModuleId(id),
         path: path.into(),
         build_id: build_id.into(),
+        code: None,
         loaded: None,
     };
     Profile {
