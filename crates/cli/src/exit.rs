@@ -57,6 +57,14 @@ fn die_of(signal: i32) {
     }
 }
 
+/// Makes a file that outgrows its limit an error, with words. By default it ends the process. A program that is started would inherit this.
+pub(crate) fn survive_file_limit() {
+    // SAFETY: a plain system call. No other thread depends on what the signal does.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// The exit status for an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     if let Some(launch) = error.downcast_ref::<LaunchError>() {

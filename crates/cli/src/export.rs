@@ -22,11 +22,13 @@ use trommel_profile::{Module, Profile};
 use trommel_symbol::Files;
 
 use crate::args::{ExportArgs, SelectArgs};
+use crate::exit;
 use crate::load;
 use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
+    exit::survive_file_limit();
     if args.list {
         list(&mut output::stdout())?;
         return Ok(ExitCode::SUCCESS);

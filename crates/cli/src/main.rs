@@ -109,8 +109,8 @@ fn said(answer: &clap::Error) -> ExitCode {
         false => output::check_open(),
     };
     let printed = open
-        .and_then(|()| answer.print())
-        .and_then(|()| std::io::stdout().flush());
+        .and_then(|()| answer.print().map_err(output::of_stdout))
+        .and_then(|()| std::io::stdout().flush().map_err(output::of_stdout));
     match printed.map_err(anyhow::Error::from) {
         Err(error) if !answer.use_stderr() && !output::is_closed_pipe(&error) => {
             output::complain(&output::with_causes(&error));

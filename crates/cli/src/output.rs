@@ -17,12 +17,18 @@ pub(crate) struct Open(StdoutLock<'static>);
 impl Write for Open {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         check_open()?;
-        self.0.write(bytes)
+        self.0.write(bytes).map_err(of_stdout)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.0.flush().map_err(of_stdout)
     }
+}
+
+/// An error of standard output, which it names.
+pub(crate) fn of_stdout(error: io::Error) -> io::Error {
+    let words = format!("standard output: cannot write: {error}");
+    io::Error::new(error.kind(), words)
 }
 
 /// Refuses a stdout that was closed when this process began.

@@ -7,6 +7,7 @@
 pub mod asked;
 pub mod built;
 pub mod callgrind;
+pub mod calls;
 pub mod counts;
 pub mod elf;
 pub mod exec;

@@ -58,7 +58,7 @@ pub enum StoreError {
         what: String,
     },
     /// The destination cannot be a file.
-    #[error("{}: cannot write a profile there: {what}; name another file with -o", path.display())]
+    #[error("{}: cannot write there: {what}; name another file with -o", path.display())]
     Destination {
         /// The path as given.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum StoreError {
         what: String,
     },
     /// The file system is full.
-    #[error("{}: cannot write the profile: {source}; free some space or name a file elsewhere with -o ({kept})", path.display())]
+    #[error("{}: cannot write: {source}; free some space or name a file elsewhere with -o ({kept})", path.display())]
     Full {
         /// The path as given.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum StoreError {
         kept: &'static str,
     },
     /// Any other failure to write.
-    #[error("{}: cannot write the profile: {source} ({kept})", path.display())]
+    #[error("{}: cannot write: {source} ({kept})", path.display())]
     Write {
         /// The path as given.
         path: PathBuf,
@@ -96,12 +96,12 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn write(path: &Path, source: io::Error, had_earlier: bool) -> Self {
+    pub(crate) fn write(path: &Path, source: io::Error, kept: Left) -> Self {
         let path = path.to_owned();
-        let kept = if had_earlier {
-            "the earlier file is untouched"
-        } else {
-            "nothing was written"
+        let kept = match kept {
+            Left::Earlier => "the earlier file is untouched",
+            Left::Nothing => "nothing was written",
+            Left::Part => "a part may have been written",
         };
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -110,6 +110,17 @@ impl StoreError {
             _ => Self::Write { path, source, kept },
         }
     }
+}
+
+/// State of a destination after a failure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    /// The earlier file.
+    Earlier,
+    /// No file.
+    Nothing,
+    /// Whatever a device or the reader of a pipe has made of it.
+    Part,
 }
 
 /// Problems with bytes, before the file that they are from is known.

@@ -28,12 +28,6 @@
 //! # std::fs::remove_file(&path).ok();
 //! # Ok::<(), trommel_store::StoreError>(())
 //! ```
-//!
-//! **Invariants.**
-//! * A file that reads without error is what was written: every byte is under a
-//!   checksum or compared with a constant, and nothing may follow the end.
-//! * Reading allocates in proportion to bytes that are there, never to numbers they claim.
-//! * A write that fails leaves the earlier file as it was, and no other file.
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -43,6 +37,7 @@ mod encode;
 mod error;
 mod field;
 mod format;
+mod held;
 mod items;
 mod layout;
 mod replace;

@@ -8,16 +8,19 @@
 //! link stays a link: what it points to is replaced. Devices and pipes (`-o /dev/stdout`) are
 //! written to as they are.
 //!
+//! Signals that end the process are held back while the new file has a name of its own ([`Held`]).
+//!
 //! Data is handed to the kernel, not forced to the disk: that would take longer than many a
 //! recorded run, and protects from nothing but power failure.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::StoreError;
+use crate::error::{Left, StoreError};
+use crate::held::Held;
 
 /// Result of writing a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,41 +49,39 @@ pub fn check_destination(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn replace(
     path: &Path,
     readers: Readers,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<Written, StoreError> {
     let Some(target) = target(path)? else {
-        let mut device = OpenOptions::new()
-            .write(true)
-            .open(path)
-            .map_err(|source| StoreError::write(path, source, false))?;
-        write(&mut device).map_err(|source| StoreError::write(path, source, false))?;
+        let failed = |kept| move |source| StoreError::write(path, source, kept);
+        let device = OpenOptions::new().write(true).open(path);
+        let mut device = device.map_err(failed(Left::Nothing))?;
+        write(&mut device).map_err(failed(Left::Part))?;
         return Ok(Written {
             bytes: 0,
             old: None,
         });
     };
-    let temporary = target.temporary();
-    let (mut file, is_named) = match nameless(&temporary, readers) {
-        Some(file) => (file, false),
-        None => {
-            let file = create(&temporary, readers);
-            let file = file.map_err(|source| target.cannot_create(path, &source))?;
-            (file, true)
+    let nameless = nameless(&target.temporary(), readers);
+    target.fill(path, readers, nameless, write)
+}
+
+/// A file that is given up when a signal waits that will end the process.
+struct Interruptible<'a> {
+    file: &'a mut File,
+    held: Option<&'a Held>,
+}
+
+impl Write for Interruptible<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Of the kind `Interrupted`, it would be tried again.
+        match self.held.is_some_and(Held::will_end) {
+            true => Err(io::Error::other("interrupted")),
+            false => self.file.write(bytes),
         }
-    };
-    let finished = write(&mut file)
-        .and_then(|()| match is_named {
-            true => Ok(()),
-            false => name(&file, &temporary),
-        })
-        .and_then(|()| file.metadata())
-        .and_then(|metadata| Ok((metadata.len(), target.install(&temporary)?)));
-    match finished {
-        Ok((bytes, old)) => Ok(Written { bytes, old }),
-        Err(source) => {
-            let _ = fs::remove_file(&temporary);
-            Err(StoreError::write(path, source, target.path.exists()))
-        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
@@ -216,6 +217,65 @@ impl Target {
         name.into()
     }
 
+    /// Writes the new file, in one without a name if there is one, and gives it its name.
+    fn fill(
+        &self,
+        path: &Path,
+        readers: Readers,
+        nameless: Option<File>,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Written, StoreError> {
+        let temporary = self.temporary();
+        let (mut file, held) = match nameless {
+            Some(file) => (file, None),
+            None => {
+                let held = Held::new();
+                let file = create(&temporary, readers);
+                (file.map_err(|e| self.cannot_create(path, &e))?, Some(held))
+            }
+        };
+        let is_named = held.is_some();
+        let written = write(&mut Interruptible {
+            file: &mut file,
+            held: held.as_ref(),
+        });
+        let _to_the_end = held.unwrap_or_else(Held::new);
+        let named = written.and_then(|()| match is_named {
+            true => Ok(()),
+            false => name(&file, &temporary),
+        });
+        let installed = named
+            .and_then(|()| file.metadata())
+            .and_then(|metadata| Ok((metadata.len(), self.install(&temporary)?)));
+        match installed {
+            Ok((bytes, old)) => Ok(Written { bytes, old }),
+            Err(error) => {
+                let _ = fs::remove_file(&temporary);
+                Err(self.cannot_write(path, error))
+            }
+        }
+    }
+
+    fn cannot_write(&self, path: &Path, error: io::Error) -> StoreError {
+        let directory = self.directory();
+        if error.kind() == io::ErrorKind::NotFound && !directory.is_dir() {
+            return StoreError::Destination {
+                path: path.to_owned(),
+                what: format!("the directory {} is gone", directory.display()),
+            };
+        }
+        let kept = match self.path.exists() {
+            true => Left::Earlier,
+            false => Left::Nothing,
+        };
+        StoreError::write(path, error, kept)
+    }
+
+    fn directory(&self) -> &Path {
+        let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        directory.unwrap_or(Path::new("."))
+    }
+
     /// Gives the complete file its name.
     fn install(&self, temporary: &Path) -> io::Result<Option<PathBuf>> {
         if !self.path.exists() {
@@ -237,10 +297,9 @@ impl Target {
     }
 
     fn cannot_create(&self, path: &Path, error: &io::Error) -> StoreError {
-        let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new(".")).display();
+        let directory = self.directory().display();
         if error.kind() == io::ErrorKind::StorageFull {
-            return StoreError::write(path, io::Error::from(error.kind()), self.path.exists());
+            return self.cannot_write(path, error.kind().into());
         }
         StoreError::Destination {
             path: path.to_owned(),
@@ -275,7 +334,7 @@ mod tests {
         let path = dir.join("trommel.data");
         let supported = nameless(&path, Readers::AsUsual).is_some();
         let names = || fs::read_dir(&dir).expect("a directory").count();
-        let written = |file: &mut File| {
+        let written = |file: &mut dyn Write| {
             assert!(!supported || names() == 0);
             file.write_all(b"whole")
         };
@@ -299,7 +358,7 @@ mod tests {
         let dir = directory("failed");
         let path = dir.join("trommel.data");
         fs::write(&path, "earlier").expect("file");
-        let full = |file: &mut File| {
+        let full = |file: &mut dyn Write| {
             file.write_all(b"half of it")?;
             Err(io::Error::from(io::ErrorKind::StorageFull))
         };

@@ -18,6 +18,7 @@ use trommel_store::Written;
 use trommel_symbol::Files;
 
 use crate::args::{MergeArgs, SelectArgs};
+use crate::exit;
 use crate::load;
 use crate::output;
 
@@ -43,6 +44,7 @@ struct Merge {
 
 /// Runs the command.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
+    exit::survive_file_limit();
     trommel_store::check_destination(&args.output)?;
     warn_of_twins(&args.inputs);
     let no_database = !args.inputs.iter().any(|path| path.is_dir());

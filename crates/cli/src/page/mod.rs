@@ -27,6 +27,7 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 
 use crate::args::{ReportArgs, SelectArgs};
+use crate::exit;
 use crate::json::Json;
 use crate::load;
 use crate::output;
@@ -39,6 +40,7 @@ const FLAME: &str = include_str!("flame.js");
 
 /// Runs `report --html`.
 pub(crate) fn run(args: &ReportArgs, to: &Path) -> Result<ExitCode> {
+    exit::survive_file_limit();
     let mut loaded = load::profiles(&args.source.file, &args.source.select)?;
     loaded.only(&args.source.file, &args.pid)?;
     write(loaded, to)?;

@@ -6,6 +6,7 @@
 
 mod ends;
 mod great;
+mod interrupted;
 mod kcachegrind;
 mod names;
 mod next;
@@ -40,6 +41,7 @@ fn main() {
         .chain(opened::ALL)
         .chain(refusals::ALL)
         .chain(ends::ALL)
+        .chain(interrupted::ALL)
         .chain(pprof::ALL)
         .chain(great::ALL)
         .chain(ways::ALL)

@@ -24,7 +24,7 @@ use super::listed::Listed;
 use super::name::{self, Span, TEMPORARY};
 use super::read;
 use super::write::whole;
-use crate::error::StoreError;
+use crate::error::{Left, StoreError};
 
 /// Values of an instruction that are kept in what is merged.
 const VALUES: usize = 128;
@@ -68,7 +68,7 @@ impl Database {
             .directory()
             .join(format!("lock.{}", name::part(host.as_bytes())));
         let open = OpenOptions::new().create(true).append(true).open(&lock);
-        let file = open.map_err(|source| StoreError::write(&lock, source, false))?;
+        let file = open.map_err(|source| StoreError::write(&lock, source, Left::Nothing))?;
         if file.try_lock().is_err() {
             return Ok(Kept::default());
         }
@@ -286,9 +286,10 @@ impl Keeping<'_> {
         let text = format!("{files} {bytes} {from} {to}");
         let crc = crc32fast::hash(text.as_bytes());
         let write = |file: &mut File| writeln!(file, "{text} {crc:08x}");
-        whole(&path, true, write).map_err(|source| StoreError::write(&path, source, true))?;
+        whole(&path, true, write)
+            .map_err(|source| StoreError::write(&path, source, Left::Earlier))?;
         self.kept.dropped += 1;
         fs::remove_file(&oldest.listed.path)
-            .map_err(|source| StoreError::write(&oldest.listed.path, source, true))
+            .map_err(|source| StoreError::write(&oldest.listed.path, source, Left::Earlier))
     }
 }

@@ -17,7 +17,7 @@ use super::header::Header;
 use super::listed::Listed;
 use super::name::{self, MERGED, Name, Span, TEMPORARY};
 use crate::encode;
-use crate::error::StoreError;
+use crate::error::{Left, StoreError};
 
 /// Numbers the files of this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -87,7 +87,7 @@ impl EpochWriter {
             writer: format!("{merged}{pid}-{number}-{started:x}"),
         };
         let path = directory.join(name.to_string());
-        let error = |source| StoreError::write(&path, source, false);
+        let error = |source| StoreError::write(&path, source, Left::Nothing);
         fs::create_dir_all(directory).map_err(error)?;
         let bytes = whole(&path, forced, |file| {
             let mut out = BufWriter::with_capacity(256 << 10, file);
