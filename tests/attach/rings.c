@@ -1,6 +1,6 @@
 // Rings by which the kernel writes to memory when it likes: asynchronous input, and io_uring where that is allowed. Both read code into a
 // page that was executed just before.
-// argv: seconds, or until SIGTERM
+// argv: seconds, or until SIGTERM; with more, a thread of the kernel's reads, which is listed among the process's
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -18,7 +18,7 @@
 enum { CODE = 6 };
 static volatile double until;
 static char *code;
-static int file, ends[2], ring = -1;
+static int file, ends[2], ring = -1, workers;
 static aio_context_t context;
 static char *requests, *answers;
 static struct io_uring_sqe *entries;
@@ -55,10 +55,9 @@ static void make_ring(void) {
 static unsigned *word(char *in, unsigned at) { return (unsigned *)(in + at); }
 
 static long by_ring(const char *bytes) {
-    // A file in memory would be read by a worker of the kernel.
     write(ends[1], bytes, CODE);
     unsigned tail = *word(requests, ring_is.sq_off.tail), slot = tail & *word(requests, ring_is.sq_off.ring_mask);
-    entries[slot] = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = ends[0], .addr = (uint64_t)code, .len = CODE, .off = -1};
+    entries[slot] = (struct io_uring_sqe){.opcode = IORING_OP_READ, .fd = ends[0], .addr = (uint64_t)code, .len = CODE, .off = -1, .flags = workers ? IOSQE_ASYNC : 0};
     word(requests, ring_is.sq_off.array)[slot] = slot;
     __atomic_store_n(word(requests, ring_is.sq_off.tail), tail + 1, __ATOMIC_RELEASE);
     syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0);
@@ -73,6 +72,7 @@ static long by_ring(const char *bytes) {
 
 int main(int argc, char **argv) {
     until = now() + (argc > 1 ? atof(argv[1]) : 1);
+    workers = argc > 2;
     signal(SIGTERM, stop);
     file = memfd_create("code", 0);
     code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

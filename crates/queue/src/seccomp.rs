@@ -108,6 +108,9 @@ pub const NEEDED: &[Call] = &[
     any(319, "memfd_create"),
 ];
 
+/// The call that registers an area of restartable sequences. The runtime can do without it.
+pub const SEQUENCES: Call = any(334, "rseq");
+
 /// A word of the machine: known or not.
 type Word = Option<u32>;
 

@@ -82,6 +82,8 @@ pub struct ThreadPage {
     pub flags: AtomicU64,
     /// The app's general registers in hardware order.
     pub regs: [AtomicU64; 16],
+    /// The thread's area of restartable sequences: its address (0: there is none), then its length and, in the upper half, its signature.
+    pub sequences: [AtomicU64; 2],
     /// Address of the node of the thread's calling context ([`crate::contexts`]); 0: there is none.
     pub node: AtomicU64,
     /// Instructions that are not in the node's own yet.

@@ -25,7 +25,7 @@ use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -37,6 +37,7 @@ const CASES: [Case; 11] = [
     ("stampless", "", &["{}"]),
     ("stampless", "", &["{}", "all"]),
     ("rings", "", &["{}"]),
+    ("rings", "", &["{}", "workers"]),
 ];
 
 /// A way to observe.
@@ -82,7 +83,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7, 9, 10] {
+    for n in [0, 1, 5, 7, 9, 10, 11] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {

@@ -20,6 +20,7 @@
 //! | [`interrupt`] | signals to the host while a program runs |
 //! | `sentinel` | a process that distinguishes signals to the group from signals to us |
 //! | `proc` | files of `/proc`, read in signal handlers |
+//! | [`workers`] | threads of a process that execute nothing but the kernel's code |
 //! | `large` | vectors in huge pages, for tables accessed at random |
 
 pub mod addresses;
@@ -39,3 +40,4 @@ pub(crate) mod proc;
 pub mod running;
 pub mod samplers;
 pub(crate) mod sentinel;
+pub mod workers;

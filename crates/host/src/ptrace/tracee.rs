@@ -38,6 +38,7 @@ use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
+use crate::kernel::workers;
 pub use interrupted::make_again;
 pub use loan::Loan;
 pub use stops::reaped;
@@ -143,6 +144,9 @@ impl Tracees {
                 new.push(tid);
                 continue;
             }
+            if workers::is_worker(self.pid, tid) {
+                continue;
+            }
             match self.seize(tid) {
                 Ok(true) => {
                     interrupt(tid);
@@ -216,25 +220,30 @@ impl Tracees {
         }
     }
 
-    /// Returns the address at which the thread's restartable sequence would be aborted, were it interrupted at `pc`. The
-    /// sequence is then no longer announced.
-    pub fn abort_sequence(&self, tid: Pid, pc: u64) -> io::Result<Option<u64>> {
+    /// Returns the area of restartable sequences of a thread: its address, then its length and, in the upper half, its signature.
+    pub fn sequences(&self, tid: Pid) -> Option<[u64; 2]> {
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
-        let mut told = [0_u64; 3];
-        let bytes = size_of_val(&told);
+        let mut found = [0_u64; 3];
+        let bytes = size_of_val(&found);
         // SAFETY: the kernel writes the size said at most.
         let n = unsafe {
             libc::ptrace(
                 GET_RSEQ_CONFIGURATION,
                 tid.as_raw(),
                 bytes,
-                told.as_mut_ptr(),
+                found.as_mut_ptr(),
             )
         };
-        if n < 0 || told[0] == 0 {
+        (n >= 0 && found[0] != 0).then_some([found[0], found[1]])
+    }
+
+    /// Returns the address at which the thread's restartable sequence would be aborted, were it interrupted at `pc`. The
+    /// sequence is then no longer announced.
+    pub fn abort_sequence(&self, tid: Pid, pc: u64) -> io::Result<Option<u64>> {
+        let Some([area, _]) = self.sequences(tid) else {
             return Ok(None);
-        }
-        let announced = told[0] + 8;
+        };
+        let announced = area + 8;
         let at = self.word(announced)?;
         if at == 0 {
             return Ok(None);

@@ -31,6 +31,7 @@ use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 use crate::channel::image;
 use crate::kernel::limits::{self, Limits};
 use crate::kernel::running::{KEEPER_NAME, restricts_itself};
+use crate::kernel::workers;
 use crate::ptrace::inject::Start;
 use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
 use crate::takeover::detach::{Other, Remains, at_attached};
@@ -168,14 +169,9 @@ fn is_ending(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return true;
     };
-    let mut words = stat
-        .rsplit_once(") ")
-        .map_or("", |(_, rest)| rest)
-        .split(' ');
-    let has_ended = matches!(words.next(), Some("Z" | "X"));
-    // After the state: parent, group, session, terminal and its group, then the flags.
-    let flags = words.nth(5).and_then(|flags| flags.parse::<u64>().ok());
-    has_ended || flags.is_some_and(|flags| flags & EXITING != 0)
+    let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let has_ended = state.starts_with(['Z', 'X']);
+    has_ended || workers::flags(&stat).is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// The threads of a stopped process with their registers, if all of them can be taken. `filtered`: filters of system calls may be in the way.
@@ -344,18 +340,42 @@ pub(super) fn enter(
         app.rip = abort;
     }
     let mask = tracees.mask(tid)?;
+    let known = tracees.sequences(tid);
+    let sequences = known
+        .filter(|_| restrictions::allow_sequences(tid))
+        .unwrap_or_default();
     let thread_page = area + offset_of!(ThreadPage, interrupted) as u64;
     tracees.write(thread_page, &code.to_le_bytes())?;
     let thread_page = area + offset_of!(ThreadPage, mask) as u64;
     // In the order of the fields that follow.
     let words = [
-        mask, app.rip, app.eflags, app.rax, app.rcx, app.rdx, app.rbx, app.rsp, app.rbp, app.rsi,
-        app.rdi, app.r8, app.r9, app.r10, app.r11, app.r12, app.r13, app.r14, app.r15,
+        mask,
+        app.rip,
+        app.eflags,
+        app.rax,
+        app.rcx,
+        app.rdx,
+        app.rbx,
+        app.rsp,
+        app.rbp,
+        app.rsi,
+        app.rdi,
+        app.r8,
+        app.r9,
+        app.r10,
+        app.r11,
+        app.r12,
+        app.r13,
+        app.r14,
+        app.r15,
+        sequences[0],
+        sequences[1],
     ];
     const _: () = assert!(
         offset_of!(ThreadPage, pc) == offset_of!(ThreadPage, mask) + 8
             && offset_of!(ThreadPage, flags) == offset_of!(ThreadPage, mask) + 16
             && offset_of!(ThreadPage, regs) == offset_of!(ThreadPage, mask) + 24
+            && offset_of!(ThreadPage, sequences) == offset_of!(ThreadPage, mask) + 152
     );
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     tracees.write(thread_page, &bytes)?;

@@ -52,6 +52,13 @@ fn filter(tid: Pid, number: u64) -> io::Result<Option<Vec<Instruction>>> {
     }
 }
 
+/// Returns whether all filters of a thread that can be attached to allow `rseq`.
+pub(super) fn allow_sequences(tid: Pid) -> bool {
+    // Who may not read filters attaches to threads without any.
+    let mut filters = (0..).map_while(|number| filter(tid, number).ok().flatten());
+    filters.all(|filter| seccomp::allows(&filter, &seccomp::SEQUENCES))
+}
+
 /// Refuses a thread with filters that do not allow all calls that the runtime makes.
 pub(super) fn check_filters(tid: Pid) -> Result<()> {
     let mut number = 0;

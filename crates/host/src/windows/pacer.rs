@@ -41,6 +41,7 @@ use crate::kernel::births::Seen;
 use crate::kernel::clocks::stamp;
 use crate::kernel::perf::Clock;
 use crate::kernel::running::restricts_itself;
+use crate::kernel::workers;
 
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -187,7 +188,7 @@ impl Pacer {
         self.events.retain(|tid, _| there.contains(tid));
         let mut new = Vec::new();
         for tid in there {
-            if self.events.contains_key(&tid) {
+            if self.events.contains_key(&tid) || workers::is_worker(self.pid, Pid::from_raw(tid)) {
                 continue;
             }
             let period = self.draw(tick.is_some());

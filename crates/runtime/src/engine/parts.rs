@@ -101,6 +101,19 @@ impl Call {
     }
 }
 
+/// The area of restartable sequences that a thread has registered with the kernel, see `process::sequences`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sequences {
+    /// Its address; 0: there is none.
+    pub at: u64,
+    /// Its bytes.
+    pub len: u32,
+    /// The signature that it was registered with.
+    pub signature: u32,
+    /// The runtime has withdrawn the registration.
+    pub withdrawn: bool,
+}
+
 /// A process that a thread starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Starting {

@@ -22,7 +22,7 @@ use crate::channel::shields::Counting;
 use crate::engine::asking::Asking;
 use crate::engine::hints::Hints;
 use crate::engine::parts::Following;
-use crate::engine::parts::{Call, Presence, Spawned, Starting, Stepping, WayOut};
+use crate::engine::parts::{Call, Presence, Sequences, Spawned, Starting, Stepping, WayOut};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::{Actions, Pending};
 use crate::engine::window::state::Windowed;
@@ -154,6 +154,8 @@ pub struct Thread {
     pub stepping: Stepping,
     /// The system call that is made in its name.
     pub call: Call,
+    /// Its restartable sequences.
+    pub sequences: Sequences,
     /// The process that it starts.
     pub starting: Starting,
     /// The instruction here is executed by a fragment of its own: it changes code of its page.

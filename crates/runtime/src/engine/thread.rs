@@ -23,7 +23,7 @@ use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::crossing::entries;
 use crate::engine::parts::Following;
-use crate::engine::parts::{Call, Presence, Starting, Stepping, WayOut};
+use crate::engine::parts::{Call, Presence, Sequences, Starting, Stepping, WayOut};
 use crate::engine::served::table::{Queues, Serving};
 use crate::engine::signals::Pending;
 use crate::engine::state::{Node, Process, Runtime, Thread};
@@ -188,6 +188,7 @@ impl Thread {
             stepping: Stepping::No,
             presence: Presence::default(),
             call: Call::none(),
+            sequences: Sequences::default(),
             starting: Starting::default(),
             path: Walk::default(),
             windowed: Windowed::default(),

@@ -50,6 +50,7 @@ use crate::base::stress::{self, FailurePoint};
 use crate::base::sys;
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::native;
+use crate::engine::parts::Sequences;
 use crate::engine::signals::Actions;
 use crate::engine::state::{Process, Thread};
 use crate::engine::window;
@@ -142,6 +143,7 @@ pub unsafe extern "C" fn join(context: &mut Context) {
         number: context.regs[0],
         code,
     });
+    thread.sequences = Sequences::of(thread_page.sequences.each_ref().map(|w| w.load(Relaxed)));
     thread.signals.stack = signals::get_stack();
     // Told by its size alone.
     thread.signals.stack.flags &= !signals::SS_DISABLE;
@@ -163,7 +165,11 @@ pub unsafe extern "C" fn join(context: &mut Context) {
             native::host_gone(thread, context);
         }
     }
-    process.runtime.lock().go(thread, context, pc, None, false);
+    let mut runtime = process.runtime.lock();
+    if thread.sequences.at != 0 {
+        runtime.area_is_named(thread.sequences.area());
+    }
+    runtime.go(thread, context, pc, None, false);
 }
 
 const _: upcalls::Entered = join;

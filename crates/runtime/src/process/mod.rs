@@ -12,6 +12,7 @@
 //! | [`memory`] | limits, and memory that is locked |
 //! | `request` | requests to the host |
 //! | [`restricts`] | system calls restricted by the program |
+//! | `sequences` | areas of restartable sequences whose memory a thread takes away |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | `stops` | threads that a process stops in its own memory |
 //! | [`syscall`] | system calls the runtime must see |
@@ -29,6 +30,7 @@ mod loan;
 pub mod memory;
 mod request;
 pub mod restricts;
+mod sequences;
 pub mod signal;
 mod stops;
 pub mod syscall;

@@ -28,6 +28,7 @@ use crate::base::signals;
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::state::Thread;
+use crate::process::sequences;
 
 /// Bytes of an instruction.
 const BYTES: usize = size_of::<Instruction>();
@@ -122,6 +123,9 @@ fn by_filter(thread: &Thread, program: u64) -> Option<Detached> {
     // Without the lock: the program's memory may take its time.
     let is_read = sys::copy_checked(at, &mut bytes);
     filter.extend(bytes.as_chunks::<BYTES>().0.iter().map(Instruction::of));
+    if is_read && !seccomp::allows(&filter, &seccomp::SEQUENCES) {
+        sequences::forbid();
+    }
     let refused = is_read && !seccomp::is_malformed(&filter) && seccomp::refused(&filter).is_some();
     let heap = runtime.lock();
     drop((bytes, filter));

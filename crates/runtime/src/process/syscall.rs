@@ -35,6 +35,7 @@ use crate::process::exec;
 use crate::process::memory;
 use crate::process::request;
 use crate::process::restricts;
+use crate::process::sequences;
 use crate::process::signal;
 use crate::process::stops;
 use crate::process::taken;
@@ -144,16 +145,14 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
         nr::__NR_unshare | nr::__NR_setns => {
             Handled::Made(change_namespaces(thread, context, number, &a))
         }
-        nr::__NR_rseq => {
-            let area = range(a[0], a[1]);
-            thread.process.runtime.lock().area_is_named(area);
-            Handled::Made(pass(thread, context, number))
-        }
+        nr::__NR_rseq => Handled::Made(sequences::register(thread, context, &a)),
         _ => match syscalls::role(number) {
             Role::Starts => start(thread, context, number, &a, next),
             Role::Waits => Handled::unless_signalled(signal::wait(thread, context, number, &a)),
             _ => match taken::look(thread, number, &a) {
-                None => Handled::Made(touch_memory(thread, context, number, &a)),
+                None => Handled::Made(sequences::around(thread, number, &a, |thread| {
+                    touch_memory(thread, context, number, &a)
+                })),
                 Some(taken::Outcome::Answer(answer)) => Handled::Made(answer),
                 Some(taken::Outcome::Detach) => Handled::Detached(Detached::Place),
                 Some(taken::Outcome::Again) => Handled::SignalFirst,

@@ -31,7 +31,7 @@ mod fork;
 mod spawn;
 
 use crate::crossing::arch::upcalls;
-use crate::engine::parts::{Spawned, Starting, Stepping, WayOut};
+use crate::engine::parts::{Sequences, Spawned, Starting, Stepping, WayOut};
 pub use fork::child;
 pub use spawn::Flags;
 
@@ -90,6 +90,7 @@ impl Thread {
         self.starting = Starting::default();
         self.spawned = None;
         self.call.made = None;
+        self.sequences = Sequences::default();
         self.writer.overdrawn = false;
         self.writer.awaits = None;
         self.call.interrupted = None;
@@ -146,6 +147,7 @@ impl Thread {
             signals::set_mask(mask);
             return;
         }
+        self.sequences.withdraw();
         self.process.runtime.lock().before_end();
         if self.spawned.is_some() {
             return self.exit_spawned(number, status);
