@@ -67,6 +67,9 @@ fn main() {
         let name = format!("the program notices nothing, with {stress}");
         trials.push(Trial::test(name, move || Ok(with(stress)?)));
     }
+    trials.push(Trial::test("code is dropped at each exit", || {
+        Ok(dropped()?)
+    }));
     for variant in all() {
         // The rest is for the nightly tier. The signal of windows shows where ignored signals are printed ([`windows`](./windows.rs)).
         let often = ["signal_", "threads_", "longjmp", "exceptions_s"];
@@ -578,6 +581,12 @@ fn with(stress: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{}", report["windows"])),
     }
+}
+
+/// In the window that a program begins in, the exit that has led out is of code that is gone.
+fn dropped() -> Result<(), String> {
+    let options = ["--rate", "4000", "--window", "300"];
+    record(BOTH, &options, "evict=1", &built()?, &["1", "3"]).map(drop)
 }
 
 /// A program behaves as natively.

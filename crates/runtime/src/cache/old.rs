@@ -16,7 +16,8 @@
 //! * A fragment that is pinned was retired: no link and no table leads to it, and its exits lead to their stubs. So only
 //!   a thread that is in it already executes it. From there the thread goes to the dispatcher.
 //! * A thread that was held and is not any more has an epoch before the pin's, until it comes out.
-//! * Numbers of exits are given again when no old generation is left. Those of pins are left out ([`Cache::exits_from`]).
+//! * The number of an exit is given to no other as long as anybody may hold it ([`anew`]). Those of pins are left out
+//!   ([`Cache::exits_from`]).
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
 
 use alloc::vec::Vec;
@@ -29,6 +30,17 @@ use crate::base::ids::ExitId;
 
 /// Distance between the numbers of the exits of a generation's first variant and those of its second.
 pub(super) const APART: ExitId = ExitId(1 << 31);
+
+/// Returns the number that exits begin with when no generation but a new one is left, after `next`. Numbers go on, so that one of a
+/// generation that is gone is nobody's: who dropped it may still hold that number. They begin anew where they come near the others'.
+fn anew(next: ExitId) -> ExitId {
+    const MOST: u32 = APART.0 / 2;
+    let base = ExitId(next.0 & APART.0);
+    match next.since(base) < MOST {
+        true => next,
+        false => base,
+    }
+}
 
 /// Fragments that were retired together.
 #[derive(Default)]
@@ -164,8 +176,8 @@ impl Cache {
         }
         self.make_gaps();
         if self.old.is_empty() && self.is_new() {
-            self.first_exit = self.exits_from(ExitId(0));
-            self.spare_exit = self.exits_from(APART);
+            self.first_exit = self.exits_from(anew(self.first_exit));
+            self.spare_exit = self.exits_from(anew(self.spare_exit));
             self.renumber_recipes();
         }
         forgot
@@ -252,4 +264,35 @@ impl Cache {
 
 fn is_untouched(arena: &Arena, part: &Part) -> bool {
     arena.code.next == part.code && arena.stubs.next == part.stubs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::address::AppPc;
+
+    #[test]
+    fn the_number_of_an_exit_that_is_gone_is_nobodys() {
+        let mut cache = Cache::new();
+        let mut gone = Vec::new();
+        for generation in 0..8_u64 {
+            let exit = cache.new_exit(Exit::fixed(AppPc(generation)));
+            assert!(!gone.contains(&exit));
+            gone.push(exit);
+            cache.next_generation(true);
+            cache.reclaim(u64::MAX, &[], true);
+            cache.new_exit(Exit::fixed(AppPc(!0)));
+            for &number in &gone {
+                assert!(cache.current_exit(number).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_begin_anew_in_their_own_half() {
+        for base in [0, APART.0] {
+            assert_eq!(anew(ExitId(base + 7)), ExitId(base + 7));
+            assert_eq!(anew(ExitId(base + (1 << 30))), ExitId(base));
+        }
+    }
 }

@@ -31,7 +31,7 @@ impl Runtime {
         }
         self.arrive(thread, context, pc);
         if thread.windowed.now.is_some() {
-            self.evict_if_asked();
+            let from = from.filter(|_| !self.evict_if_asked());
             return self.go_in_window(thread, context, pc, from, checked);
         }
         if self.ends_control(thread, context, pc) {
