@@ -124,7 +124,7 @@ fn code(
         of.iter().for_each(|note| output::complain(note));
         return Ok(ExitCode::SUCCESS);
     }
-    let relocations = match input.modules[..] {
+    let own = match input.modules[..] {
         [one] => input.symbols.own_tables(one),
         _ => None,
     };
@@ -143,7 +143,8 @@ fn code(
             file,
             module: &module,
             made: &made,
-            relocations: relocations.is_some_and(|own| own.relocations),
+            relocations: own.is_some_and(|own| own.relocations),
+            rewritten: own.is_some_and(|own| own.rewritten),
         })
     };
     say(format.name(), &out, &more, old.as_deref(), next);

@@ -56,6 +56,7 @@ impl Format for Bolt {
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
+        input.check_original(flow.module, false)?;
         // BOLT knows functions by the file's own table, not by one that stands elsewhere.
         let own = input.symbols.own_tables(flow.module);
         let named = Named::new(input.symbols.function_symbols(flow.module));

@@ -81,14 +81,22 @@ pub enum ExportError {
         format: &'static str,
     },
     /// A module without debug information.
-    #[error(
-        "{module}: has no debug information, and {format} counts source lines; compile with -g"
-    )]
+    #[error("{module}: has no debug information, and {format} counts source lines; {remedy}")]
     NoLines {
         /// Path of the module.
         module: String,
         /// The format.
         format: &'static str,
+        /// The way to have it.
+        remedy: &'static str,
+    },
+    /// A module that BOLT has rewritten, in a format of BOLT's that it cannot have.
+    #[error("{module}: was rewritten by BOLT, which takes no such file again; {remedy}")]
+    Rewritten {
+        /// Path of the module.
+        module: String,
+        /// The way to a profile.
+        remedy: &'static str,
     },
     /// No code of the chosen modules was executed.
     #[error("{module}: no executed code is known of it")]

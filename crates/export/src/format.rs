@@ -25,6 +25,8 @@ pub struct Next<'a> {
     pub made: &'a str,
     /// The module has relocations of its code.
     pub relocations: bool,
+    /// BOLT has rewritten the module.
+    pub rewritten: bool,
     /// The source file of the module's function with most instructions, if it is there.
     pub source: Option<&'a str>,
 }

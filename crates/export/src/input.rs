@@ -114,6 +114,43 @@ impl<'f> Input<'_, 'f> {
         }
     }
 
+    /// The reason why a module has no source lines.
+    pub(crate) fn lineless(&self, module: ModuleId, format: &'static str) -> ExportError {
+        let own = self.symbols.own_tables(module);
+        let remedy = match own.is_some_and(|own| own.rewritten) {
+            true => "BOLT keeps it with --update-debug-sections",
+            false => "compile with -g",
+        };
+        ExportError::NoLines {
+            module: self.path(module),
+            format,
+            remedy,
+        }
+    }
+
+    /// Refuses a module that BOLT has rewritten, where it or `perf2bolt` would.
+    pub(crate) fn check_original(
+        &self,
+        module: ModuleId,
+        needs_origins: bool,
+    ) -> Result<(), ExportError> {
+        let own = self.symbols.own_tables(module).filter(|own| own.rewritten);
+        let remedy = match own {
+            None => return Ok(()),
+            Some(own) if own.origins && needs_origins => return Ok(()),
+            Some(own) if own.origins => {
+                "use bolt-preagg: perf2bolt makes a profile of the original program of it"
+            }
+            Some(_) => {
+                "record the original program; or rewrite that with --enable-bat, and use bolt-preagg"
+            }
+        };
+        Err(ExportError::Rewritten {
+            module: self.path(module),
+            remedy,
+        })
+    }
+
     /// Files among the modules whose code cannot be had, and why: they are gone, or others.
     pub fn gone(&self) -> Vec<(ModuleId, String)> {
         let is_file = |id: &ModuleId| self.module(*id).is_some_and(|m| m.path.starts_with(b"/"));

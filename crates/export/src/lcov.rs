@@ -71,10 +71,7 @@ impl Format for Lcov {
             *sum = count.saturating_add(*sum);
         }
         if lines.is_empty() {
-            return Err(ExportError::NoLines {
-                module: input.path(flow.module),
-                format: self.name(),
-            });
+            return Err(input.lineless(flow.module, self.name()));
         }
         let functions = functions(input, &flow, &sources);
         for (file, counts) in &lines {

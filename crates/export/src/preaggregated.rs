@@ -38,11 +38,16 @@ impl Format for Preaggregated {
 
     fn next(&self, next: &Next<'_>) -> String {
         let Next { file, module, .. } = next;
-        format!("perf2bolt -pa -p {file} -o {file}.fdata {module}")
+        let command = format!("perf2bolt -pa -p {file} -o {file}.fdata {module}");
+        match next.rewritten {
+            true => format!("{command}  # of the program before BOLT: rewrite that one with it"),
+            false => command,
+        }
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
+        input.check_original(flow.module, true)?;
         let at = |place: Place| match flow.has(place) {
             true => place.vaddr().0,
             false => 0,

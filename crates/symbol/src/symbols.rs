@@ -87,6 +87,10 @@ pub struct OwnTables {
     pub debug: bool,
     /// Relocations of code, which `--emit-relocs` keeps.
     pub relocations: bool,
+    /// BOLT has rewritten the file.
+    pub rewritten: bool,
+    /// BOLT's table of where its code was before (`--enable-bat`).
+    pub origins: bool,
 }
 
 /// The symbols of the modules of a profile.
@@ -271,6 +275,8 @@ impl<'a> Symbols<'a> {
             labels: has_labels(file),
             debug: file.section(".debug_info").is_some(),
             relocations: file.sections().any(relocations),
+            rewritten: file.section(".note.bolt_info").is_some(),
+            origins: file.section(".note.bolt_bat").is_some(),
         })
     }
 

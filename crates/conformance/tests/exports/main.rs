@@ -16,6 +16,7 @@ mod parts;
 mod paths;
 mod pprof;
 mod refusals;
+mod rewritten;
 mod viewers;
 mod ways;
 
@@ -40,6 +41,7 @@ fn main() {
         .chain(paths::ALL)
         .chain(opened::ALL)
         .chain(refusals::ALL)
+        .chain(rewritten::ALL)
         .chain(ends::ALL)
         .chain(interrupted::ALL)
         .chain(pprof::ALL)

@@ -28,7 +28,7 @@ pub(super) const ALL: &[(&str, Test)] = &[
 ];
 
 /// The program as clang builds it for BOLT.
-fn by_clang(pie: bool, test: &str) -> Result<Option<Recorded>, String> {
+pub(super) fn by_clang(pie: bool, test: &str) -> Result<Option<Recorded>, String> {
     let (Some(clang), Some(lld)) = (llvm("clang", test), llvm("ld.lld", test)) else {
         return Ok(None);
     };
@@ -51,7 +51,7 @@ fn by_clang(pie: bool, test: &str) -> Result<Option<Recorded>, String> {
 }
 
 /// Taken branches of a program, by its own exact profile.
-fn taken(program: &Path, dir: &Path) -> Result<u64, String> {
+pub(super) fn taken(program: &Path, dir: &Path) -> Result<u64, String> {
     let data = dir.join("taken.data");
     let mut record = Command::new(trommel());
     output(

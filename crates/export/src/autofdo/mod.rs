@@ -66,10 +66,7 @@ pub(crate) fn samples(
 ) -> Result<Functions, ExportError> {
     let (code, flow) = input.only(format)?;
     let sources = input.symbols.sources(flow.module);
-    let sources = sources.ok_or_else(|| ExportError::NoLines {
-        module: input.path(flow.module),
-        format,
-    })?;
+    let sources = sources.ok_or_else(|| input.lineless(flow.module, format))?;
     let mut all = Adder {
         sources: &sources,
         compiler,

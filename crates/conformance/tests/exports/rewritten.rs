@@ -1,0 +1,95 @@
+//! Programs that BOLT has rewritten: each format is right, or is refused in words.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use trommel_conformance::exec::Scratch;
+use trommel_conformance::recorded::Recorded;
+
+use super::optimisers::{accepted, by_clang, taken};
+use super::refusals::refused;
+use super::{Test, llvms, run, said, text};
+
+pub(super) const ALL: &[(&str, Test)] = &[(
+    "rewritten: formats are right of what BOLT made, or refused",
+    rewritten,
+)];
+
+fn rewritten() -> Result<(), String> {
+    let all = llvms("llvm-bolt", "rewritten");
+    let (false, Some(original)) = (all.is_empty(), by_clang(false, "rewritten")?) else {
+        return Ok(());
+    };
+    let profile = original.export("bolt", &[])?;
+    for bolt in all {
+        let of = |e| format!("{}: {e}", bolt.display());
+        without_tables(&made(&original, &bolt, &profile, &[])?).map_err(of)?;
+        let tables = ["--enable-bat", "--update-debug-sections"];
+        let new = made(&original, &bolt, &profile, &tables)?;
+        with_tables(&original, &new, &bolt).map_err(of)?;
+    }
+    Ok(())
+}
+
+/// The rewritten program, recorded.
+fn made(
+    original: &Recorded,
+    bolt: &Path,
+    profile: &Path,
+    options: &[&str],
+) -> Result<Recorded, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let program = scratch.path("app");
+    let mut command = Command::new(bolt);
+    command.arg(&original.program).arg("-o").arg(&program);
+    command.arg(format!("--data={}", text(profile)));
+    let layout = ["--reorder-blocks=ext-tsp", "--split-functions"];
+    said(command.args(layout).args(options))?;
+    Recorded::of(scratch, program, &["-e", "edge,call"])
+}
+
+fn without_tables(new: &Recorded) -> Result<(), String> {
+    let words = "record the original program; or rewrite that with --enable-bat";
+    for format in ["bolt", "bolt-preagg"] {
+        refused(new, &["-f", format], words)?;
+    }
+    for format in ["autofdo", "gcov-autofdo", "lcov"] {
+        refused(new, &["-f", format], "--update-debug-sections")?;
+    }
+    Ok(())
+}
+
+/// Lines and functions are executed as before, whatever code there is of them. A profile of the new program is one of the original.
+fn with_tables(original: &Recorded, new: &Recorded, bolt: &Path) -> Result<(), String> {
+    refused(new, &["-f", "bolt"], "use bolt-preagg")?;
+    let lines = |of: &Recorded| {
+        let info = fs::read_to_string(of.export("lcov", &[])?).map_err(|e| e.to_string())?;
+        let counts = info.lines().filter(|line| line.contains("DA:"));
+        Ok::<_, String>(counts.map(str::to_owned).collect::<BTreeSet<_>>())
+    };
+    let (before, after) = (lines(original)?, lines(new)?);
+    if before != after || before.len() < 10 {
+        return Err(format!("lcov: {before:?}\nafter BOLT: {after:?}"));
+    }
+    for format in ["callgrind", "csv", "drcov", "pprof", "profgen", "autofdo"] {
+        new.export(format, &[])?;
+    }
+    let profile = new.export("bolt-preagg", &[])?;
+    let converted = original.scratch.path("converted.fdata");
+    let mut convert = Command::new(bolt.with_file_name("perf2bolt"));
+    convert.args(["-pa", "-p"]).arg(&profile).arg("-o");
+    let printed = said(convert.arg(&converted).arg(&new.program))?;
+    if !printed.contains("traces mismatching disassembled function contents: 0") {
+        return Err(printed);
+    }
+    let again = accepted(original, bolt, &converted)?;
+    let dir = original.scratch.dir();
+    let outputs = (run(&original.program, &[], dir)?, run(&again, &[], dir)?);
+    let branches = (taken(&original.program, dir)?, taken(&again, dir)?);
+    match outputs.0 == outputs.1 && branches.1 < branches.0 {
+        true => Ok(()),
+        false => Err(format!("{outputs:?}, taken branches {branches:?}")),
+    }
+}
