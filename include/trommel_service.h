@@ -39,6 +39,7 @@ struct trommel_message {
     uint8_t addresses;   /* bit n: word n is an address of code */
     uint64_t word[TROMMEL_WORDS];
     uint64_t stands_for; /* executions: N of `every N`, the rate in force under `every auto`, else 1 */
+    const char *load;    /* name of the queries that sent it, as `trommel query list` shows it. Not there where `size` is too small for it */
 };
 
 /* Kinds of events, as in docs/events.md. There may be others. */
@@ -87,6 +88,15 @@ struct trommel_host {
     /* What a word of the messages that a query instruction sends is called, "pc" or "res1"; valid until destroy() returns. NULL where
      * there is none. Not there where `size` is too small for it. */
     const char *(*field)(const struct trommel_host *host, uint32_t instruction, uint32_t word);
+    /* Loads queries, as `trommel query load` does: `queries` is their text, and `name` is 1 to 64 of letters, digits, `.`, `_` and `-`.
+     * They hold for all processes of the session, and begin soon after the function that calls this has returned. Returns 0, or -1
+     * with the reason in `why`, which has room for so many bytes and may be NULL. Not there where `size` is too small for it. */
+    int (*load)(const struct trommel_host *host, const char *name, const char *queries, char *why, size_t room);
+    /* Removes queries by their name, NAME:N, or queue, as `trommel query remove` does. Returns as load(). */
+    int (*remove)(const struct trommel_host *host, const char *what, char *why, size_t room);
+    /* Path of the module of a place, valid until destroy() returns; in `address`, which may be NULL, the place's address as
+     * `objdump -d` prints it. NULL: code of no file. */
+    const char *(*module)(const struct trommel_host *host, uint64_t place, uint64_t *address);
 };
 
 struct trommel_service {

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use trommel_host::ask::queries;
+use trommel_host::ask::answerable;
 use trommel_query::disassemble::disassemble;
 use trommel_query::{Program, assemble, format, image, parse};
 
@@ -42,7 +42,7 @@ pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
 /// The program in a file that is to be put to a running program, a text or assembled.
 pub(crate) fn question(path: &Path) -> Result<Program> {
     let program = assembled(path)?;
-    queries::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
+    answerable::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
     Ok(program)
 }
 

@@ -37,13 +37,7 @@ fn one(spec: &ServiceSpec, question: Option<&Program>, intervals: bool) -> Resul
     }
     // Words of a command line hold none.
     let argument = CString::new(spec.argument.as_str()).unwrap_or_default();
-    let loaded = Foreign::load(
-        &spec.library,
-        spec.name.clone(),
-        spec.queue,
-        argument,
-        question,
-    );
+    let loaded = Foreign::load(&spec.library, spec.name.clone(), spec.queue, argument);
     loaded.map_err(|why| {
         let library = spec.library.display().to_string();
         anyhow!("service {name}: {}: {why}", printable(&library))

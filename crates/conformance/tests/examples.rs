@@ -187,6 +187,7 @@ const STAGE: &str = r#"set -e
         printf 'for opSTORE 1 always collect op1;\n    send 3 stop;\n' > stores.rpa
         trommel query asm -o stores.bin stores.rpa
         printf 'for opBRANCH * every 256 collect pc misc;\n    send 1 stop;\n' > edges.rpa
+        printf 'for opLOAD * every 256 collect pc;\n    send 1 stop;\n' > loads.rpa
         printf 'for evL2DMISS * always collect pc res2;\n    send 1 stop;\n' > misses.rpa
         printf 'for opLOAD * opSTORE * every 1k pair 16 collect pc res2;\n    if res2 = second.res2 then send 1 stop else count stop;\n' > near.rpa
         printf 'window = 32\n' > small.machine

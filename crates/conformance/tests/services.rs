@@ -421,3 +421,105 @@ fn nobody_waits_with_or_drop_for_a_slow_service() {
         }
     }
 }
+
+/// A compiled program of `tests/queries`.
+fn program(name: &str) -> String {
+    let dir = cache_dir().join("services");
+    fs::create_dir_all(&dir).expect("a directory");
+    let out = dir.join(name);
+    let source = workspace().join("tests/queries").join(format!("{name}.c"));
+    compile(&source, &["-O2".to_owned(), "-g".to_owned()], &out).expect("it compiles");
+    out.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_service_asks_for_the_addresses_of_the_loads_that_it_finds() {
+    let scratch = Scratch::new().expect("a directory");
+    let warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+    let follow = library("examples/service/follow.c", "follow.so", &warnings);
+    let query = "for opLOAD * every 256 collect pc; send 1 stop;";
+    let (service, lines) = (format!("1={}", follow.display()), program("lines"));
+    let done = record(&scratch, query, &[service], &[&lines, "40000000"]);
+    assert!(done.status.success(), "{}", errors(&done));
+    let first: u64 = String::from_utf8_lossy(&done.stdout)
+        .trim()
+        .parse()
+        .expect("an address");
+    let report = report(&scratch);
+    let service = &report["services"][0];
+    assert_eq!(service["failures"], serde_json::json!([]));
+    let rows = service["rows"].as_array().expect("rows");
+    let rows = rows.iter().filter(|row| row["load"]["function"] == "look");
+    let read: BTreeMap<u64, u64> = rows
+        .map(|row| (row["line"].as_u64(), row["count"].as_u64()))
+        .map(|(line, count)| (line.expect("an address"), count.expect("a count")))
+        .collect();
+    let expected: Vec<u64> = (0..4).map(|n| first + n * 64).collect();
+    assert_eq!(
+        read.keys().copied().collect::<Vec<_>>(),
+        expected,
+        "{read:?}"
+    );
+    // By turns: one in sixteen of each, as many.
+    let (least, most) = (read.values().min(), read.values().max());
+    assert!(least > Some(&10_000) && most < least.map(|n| n * 2).as_ref());
+    let queries = report["queries"].as_array().expect("queries");
+    assert!(queries.iter().any(|query| query["load"] == "load0"));
+}
+
+#[test]
+fn what_a_service_loads_is_named_and_takes_the_place_of_what_it_removes() {
+    let scratch = Scratch::new().expect("a directory");
+    let service = format!(
+        "1={}:swap",
+        library("tests/queries/asks.c", "asks.so", &[]).display()
+    );
+    let query = "for opBRANCH * always collect pc; send 1 stop;";
+    let done = record(&scratch, query, &[service], &[&program("lines"), "3000000"]);
+    assert!(done.status.success(), "{}", errors(&done));
+    let report = report(&scratch);
+    let queries = report["queries"].as_array().expect("queries");
+    let sent: BTreeMap<String, u64> = queries
+        .iter()
+        .map(|query| (query["load"].to_string(), query["sent"].as_u64()))
+        .map(|(load, sent)| (load, sent.expect("a number")))
+        .collect();
+    // Each message is given once, with the names of its own load.
+    let given: BTreeMap<u64, u64> = report["services"][0]["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| {
+            assert_eq!(row["named"].as_u64(), row["words"].as_u64().map(|n| n - 1));
+            (row["words"].as_u64(), row["count"].as_u64())
+        })
+        .map(|(words, count)| (words.expect("a number"), count.expect("a count")))
+        .collect();
+    assert_eq!(given.get(&1), sent.get("\"q\""), "{sent:?}");
+    assert_eq!(given.get(&2), sent.get("\"asked\""), "{sent:?}");
+    assert!(given[&2] > 1_000_000, "{given:?}");
+}
+
+#[test]
+fn what_a_service_cannot_load_is_told() {
+    let scratch = Scratch::new().expect("a directory");
+    let asks = library("tests/queries/asks.c", "asks-2.so", &[]);
+    let query = "for opBRANCH * always collect pc; send 1 stop;";
+    for (what, expected) in [
+        ("text", ": 2:13: expected "),
+        ("event", "only a model"),
+        ("name", "and not a number"),
+        ("none", "no query has the name asked"),
+        ("twice", "asked is loaded already"),
+        ("short", ": a nam\n"),
+    ] {
+        let service = format!("1={}:{what}", asks.display());
+        let done = record(&scratch, query, &[service], &["echo", "it ran"]);
+        let said = errors(&done);
+        assert!(
+            done.status.success() && done.stdout == b"it ran\n",
+            "{said}"
+        );
+        assert!(said.contains(expected), "{what}: {said}");
+    }
+}

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use trommel_host::ask::queries;
+use trommel_host::ask::answerable;
 use trommel_host::channel::question::Question;
 use trommel_host::kernel::interrupt::{self, Guard};
 use trommel_host::kernel::running::{self, Refusal};
@@ -167,7 +167,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
 /// The queries in a file, which windows can answer.
 fn asked(file: &Path) -> Result<&'static Question> {
     let program = query::question(file)?;
-    queries::check_in_windows(&program)?;
+    answerable::check_in_windows(&program)?;
     crate::host::question(name_of(file), program, true)
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
+use trommel_host::ask::answerable;
 use trommel_host::ask::custom::Named;
-use trommel_host::ask::queries;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::running::only_descendants;
 use trommel_host::windows::bursts::Bursts;
@@ -123,7 +123,7 @@ pub(crate) fn check_query_kinds(queries: bool, kinds: KindSet) -> Result<()> {
 
 /// Checks that queries can be answered by windows, with what the messages are given to.
 pub(super) fn check_query(program: &Program, args: &RecordArgs) -> Result<()> {
-    queries::check_in_windows(program)?;
+    answerable::check_in_windows(program)?;
     if !args.service.is_empty() {
         bail!(
             "--service gets the messages of all executions: read those of windows with --messages, or leave out \

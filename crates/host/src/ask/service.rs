@@ -2,6 +2,7 @@
 
 mod compressed;
 mod foreign;
+mod loading;
 mod message;
 mod names;
 
@@ -126,7 +127,7 @@ impl Write {
             pid,
             thread,
             header,
-            load,
+            load: (_, load),
             stands_for,
             ..
         } = message;

@@ -32,7 +32,6 @@ pub mod engine;
 pub mod epochs;
 pub mod failure;
 pub mod identity;
-mod loads;
 pub mod news;
 pub mod options;
 pub mod persist;

@@ -84,6 +84,11 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Returns true if queries may be loaded and removed: a compressor knows those of the start only.
+    pub(super) fn changes_queries(&self) -> bool {
+        self.chosen.is_none() && self.question.is_some_and(Question::may_change)
+    }
+
     /// The kinds that targets record.
     pub(super) fn recorded(&self) -> KindSet {
         let kinds = self.kinds.recorded();

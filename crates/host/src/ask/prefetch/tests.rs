@@ -30,7 +30,7 @@ fn random(n: u64) -> u64 {
 #[test]
 fn the_queries_assemble_and_are_answered_by_software() {
     let question = question();
-    assert!(crate::ask::queries::check(&question.program).is_ok());
+    assert!(crate::ask::answerable::check(&question.program).is_ok());
     assert!(!question.is_tagged());
     assert_eq!(question.program.queries().len(), 2);
 }

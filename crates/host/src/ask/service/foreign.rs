@@ -17,20 +17,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::rc::Rc;
 
 use trommel_profile::intervals as profile;
 use trommel_profile::queries::Served;
-use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
+use super::loading::Loading;
 use super::message::{Message, Service};
 use crate::channel::modules::Modules;
+use crate::channel::question::Question;
 use crate::channel::table::{Table, Wrong, text};
 
 /// The version of the interface.
@@ -56,6 +56,7 @@ struct RawMessage {
     addresses: u8,
     word: [u64; WORDS],
     stands_for: u64,
+    load: *const c_char,
 }
 
 /// `struct trommel_host`.
@@ -68,6 +69,15 @@ struct RawHost {
     row: unsafe extern "C" fn(*const Ours, *const u64, u64) -> c_int,
     fail: unsafe extern "C" fn(*const Ours, *const c_char),
     field: extern "C" fn(*const Ours, u32, u32) -> *const c_char,
+    load: unsafe extern "C" fn(
+        *const Ours,
+        *const c_char,
+        *const c_char,
+        *mut c_char,
+        usize,
+    ) -> c_int,
+    remove: unsafe extern "C" fn(*const Ours, *const c_char, *mut c_char, usize) -> c_int,
+    module: unsafe extern "C" fn(*const Ours, u64, *mut u64) -> *const c_char,
 }
 
 /// `struct trommel_service`.
@@ -193,26 +203,11 @@ pub struct Foreign {
     queue: Option<u8>,
     argument: CString,
     functions: Functions,
-    /// Names of the words of messages, by query instruction.
-    fields: Rc<[Vec<CString>]>,
-}
-
-/// Returns the names of the words of messages, by the instruction that sends them.
-fn fields(program: &Program) -> Rc<[Vec<CString>]> {
-    let mut fields = vec![Vec::new(); program.code().len()];
-    for query in program.queries() {
-        // Names hold no 0.
-        let names = query
-            .names()
-            .map(|name| CString::new(name).unwrap_or_default());
-        fields[query.code].fill(names.collect());
-    }
-    fields.into()
 }
 
 impl Foreign {
-    /// Loads the library at `path`, for good. The report calls it `name`; it is to have messages of `queue`, of the queries of
-    /// `program`. Without a queue it has intervals alone.
+    /// Loads the library at `path`, for good. The report calls it `name`; it is to have messages of `queue`.
+    /// Without a queue it has intervals alone.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -221,7 +216,6 @@ impl Foreign {
         name: String,
         queue: Option<u8>,
         argument: CString,
-        program: Option<&Program>,
     ) -> Result<Self, NotLoaded> {
         // The loader would look for a name without a slash elsewhere.
         let path = std::fs::canonicalize(path).map_err(NotLoaded::File)?;
@@ -238,7 +232,6 @@ impl Foreign {
             queue,
             argument,
             functions,
-            fields: program.map_or_else(|| [].into(), fields),
         })
     }
 
@@ -274,7 +267,7 @@ struct Ours {
     host: RawHost,
     /// The process's modules, while a function is called that may ask for them.
     modules: Cell<*const Modules>,
-    fields: Rc<[Vec<CString>]>,
+    loading: Loading,
     /// The failure of the called function, as it reports it.
     said: RefCell<Option<String>>,
     columns: RefCell<Vec<String>>,
@@ -296,8 +289,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Creates one. It may have failed at once.
-    pub fn begin(of: &Foreign) -> Self {
+    /// Creates one, in a session that asks `question`. `changes`: it may change that. It may have failed at once.
+    pub fn begin(of: &Foreign, question: Option<&'static Question>, changes: bool) -> Self {
         let host = RawHost {
             size: size_of::<RawHost>() as u32,
             version: VERSION,
@@ -306,11 +299,14 @@ impl Instance {
             row,
             fail,
             field,
+            load,
+            remove,
+            module,
         };
         let ours = Box::new(Ours {
             host,
             modules: Cell::new(ptr::null()),
-            fields: of.fields.clone(),
+            loading: Loading::new(question, changes),
             said: RefCell::default(),
             columns: RefCell::default(),
             places: Cell::new(0),
@@ -366,6 +362,7 @@ impl Instance {
         self.ours().said.take();
         let returned = function(&self.of.functions, this.as_ptr());
         self.ours().modules.set(ptr::null());
+        self.ours().loading.rest();
         if returned != 0 {
             self.failed = Some(self.reason(name, Some(returned)));
         }
@@ -443,22 +440,25 @@ fn candidate(message: &trommel_tuple::Message) -> RawCandidate {
     }
 }
 
-/// A message as the interface has it.
-fn raw(message: &Message<'_>) -> RawMessage {
-    let mut word = [0; WORDS];
-    for (to, from) in word.iter_mut().zip(message.words) {
-        *to = *from;
-    }
-    RawMessage {
-        size: size_of::<RawMessage>() as u32,
-        pid: message.pid,
-        thread: message.thread,
-        queue: message.header.queue,
-        instruction: message.header.at,
-        words: message.words.len().min(WORDS) as u8,
-        addresses: message.places,
-        word,
-        stands_for: message.stands_for,
+impl Instance {
+    /// A message as the interface has it, which is given next.
+    fn raw(&self, message: &Message<'_>) -> RawMessage {
+        let mut word = [0; WORDS];
+        for (to, from) in word.iter_mut().zip(message.words) {
+            *to = *from;
+        }
+        RawMessage {
+            size: size_of::<RawMessage>() as u32,
+            pid: message.pid,
+            thread: message.thread,
+            queue: message.header.queue,
+            instruction: message.header.at,
+            words: message.words.len().min(WORDS) as u8,
+            addresses: message.places,
+            word,
+            stands_for: message.stands_for,
+            load: self.ours().loading.give(message.load.0),
+        }
     }
 }
 
@@ -467,7 +467,7 @@ impl Service for Instance {
         if Some(message.header.queue) != self.of.queue || self.failed.is_some() {
             return;
         }
-        let raw = raw(message);
+        let raw = self.raw(message);
         self.messages += 1;
         self.call("message", modules, |functions, this| {
             // SAFETY: the instance was created, has not failed, and is not destroyed yet.
@@ -479,7 +479,7 @@ impl Service for Instance {
         let Some(interrupt) = self.of.functions.interrupt else {
             return;
         };
-        let raw = raw(message);
+        let raw = self.raw(message);
         self.call("interrupt", modules, |_, this| {
             // SAFETY: as above, and the function is the library's own.
             unsafe { interrupt(this, &raw, sync.into()) }
@@ -566,9 +566,75 @@ unsafe extern "C" fn row(ours: *const Ours, words: *const u64, count: u64) -> c_
 extern "C" fn field(ours: *const Ours, instruction: u32, word: u32) -> *const c_char {
     // SAFETY: as in `place`.
     let ours = unsafe { &*ours };
-    let names = ours.fields.get(instruction as usize);
-    let name = names.and_then(|names| names.get(word as usize));
-    name.map_or(ptr::null(), |name| name.as_ptr())
+    ours.loading.field(instruction, word)
+}
+
+unsafe extern "C" fn load(
+    ours: *const Ours,
+    name: *const c_char,
+    queries: *const c_char,
+    why: *mut c_char,
+    room: usize,
+) -> c_int {
+    if name.is_null() || queries.is_null() {
+        return -1;
+    }
+    // SAFETY: as in `place`; the contract of `load` says that both texts end in a 0.
+    let (ours, name, queries) = unsafe { (&*ours, CStr::from_ptr(name), CStr::from_ptr(queries)) };
+    // SAFETY: the contract of `load` says how much room there is.
+    unsafe { told(ours.loading.load(name, queries), why, room) }
+}
+
+unsafe extern "C" fn remove(
+    ours: *const Ours,
+    what: *const c_char,
+    why: *mut c_char,
+    room: usize,
+) -> c_int {
+    if what.is_null() {
+        return -1;
+    }
+    // SAFETY: as in `load`.
+    let (ours, what) = unsafe { (&*ours, CStr::from_ptr(what)) };
+    // SAFETY: as in `load`.
+    unsafe { told(ours.loading.remove(what), why, room) }
+}
+
+/// Returns 0, or -1 with the reason.
+///
+/// # Safety
+/// `why` is null, or has so many bytes of room.
+unsafe fn told(done: Result<(), String>, why: *mut c_char, room: usize) -> c_int {
+    let Err(said) = done else { return 0 };
+    if !why.is_null() && room > 0 {
+        let fits = (0..room.min(said.len() + 1))
+            .rev()
+            .find(|&n| said.is_char_boundary(n));
+        let bytes = &said.as_bytes()[..fits.unwrap_or(0)];
+        // SAFETY: as the caller says; the 0 has room, too.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), why.cast(), bytes.len());
+            why.add(bytes.len()).write(0);
+        }
+    }
+    -1
+}
+
+unsafe extern "C" fn module(ours: *const Ours, place: u64, address: *mut u64) -> *const c_char {
+    // SAFETY: as in `place`.
+    let ours = unsafe { &*ours };
+    let place = Place::from_word(place);
+    // SAFETY: set while a function is called, for which `call` has a reference.
+    let modules = unsafe { ours.modules.get().as_ref() };
+    let of = modules.and_then(|modules| modules.list.get(usize::from(place.module().0)));
+    if !address.is_null() {
+        // SAFETY: the contract of `module`.
+        unsafe { address.write(place.vaddr().0) };
+    }
+    match of {
+        Some(module) if place.module() != ModuleId::ANON => ours.loading.path(&module.path),
+        _ => ptr::null(),
+    }
 }
 
 unsafe extern "C" fn fail(ours: *const Ours, said: *const c_char) {

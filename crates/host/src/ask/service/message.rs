@@ -19,8 +19,8 @@ pub struct Message<'a> {
     pub places: u8,
     /// Names of its words.
     pub names: &'a [&'static str],
-    /// Name of the load whose query has sent it.
-    pub load: &'a str,
+    /// Number and name of the load whose query has sent it.
+    pub load: (u32, &'a str),
     /// Executions that its record stands for.
     pub stands_for: u64,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use trommel_query::{Program, image};
 
 use super::directory::{self, NoDirectory};
-use super::request;
+use crate::ask::loads;
 
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub enum NotAsked {
 
 /// Returns true if a load may have this name.
 pub fn is_name(name: &str) -> bool {
-    request::is_name(name)
+    loads::is_name(name)
 }
 
 /// Returns the name of a load from a file's: with other characters than a name may have replaced.

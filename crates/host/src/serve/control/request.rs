@@ -2,7 +2,8 @@
 
 use trommel_query::{Program, image};
 
-use crate::ask::queries;
+use crate::ask::answerable;
+use crate::ask::loads::{is_name, is_word};
 
 /// Bytes of a request at most.
 pub(super) const MOST_BYTES: usize = 64 << 10;
@@ -69,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
             }
             let program = image::decode(&image[..length]);
             let program = program.map_err(|error| format!("not an assembled query: {error}"))?;
-            queries::check(&program).map_err(|why| why.to_string())?;
+            answerable::check(&program).map_err(|why| why.to_string())?;
             let (name, program) = (name.to_owned(), Box::new(program));
             of(pid, Wish::Load { name, program })
         }
@@ -79,17 +80,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
         )),
         _ => Err(format!("{line:?} is no request")),
     }
-}
-
-/// Returns true if a load may have this name.
-pub(crate) fn is_name(name: &str) -> bool {
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    !is_number && !name.contains(':') && is_word(name)
-}
-
-fn is_word(word: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
-    (1..=64).contains(&word.len()) && word.bytes().all(allowed)
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use trommel_query::Program;
 use super::client::{Ask, NotAsked, ask_session};
 use super::directory::NoDirectory;
 use super::{Call, Control, Wish};
+use crate::ask::loads;
 use crate::channel::question::Question;
-use crate::serve::loads;
 
 /// Time within which a session that has begun listens.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -110,7 +110,7 @@ fn messages_for(options: &RecordOptions) -> Result<Option<Rc<RefCell<Write>>>, R
 /// Services of libraries for the first process.
 fn first_services(options: &RecordOptions) -> Result<Vec<Instance>, RecordError> {
     let begin = |of| {
-        let instance = Instance::begin(of);
+        let instance = Instance::begin(of, options.question, options.changes_queries());
         match instance.failure() {
             None => Ok(instance),
             Some(why) => Err(RecordError::Service {

@@ -102,7 +102,9 @@ impl Session<'_> {
         if self.terms.selects {
             folder = folder.of_selected();
         }
-        let begin = || self.options.services.iter().map(Instance::begin).collect();
+        let (question, changes) = (self.options.question, self.options.changes_queries());
+        let begin = |of| Instance::begin(of, question, changes);
+        let begin = || self.options.services.iter().map(begin).collect();
         let services = self.services.take().unwrap_or_else(begin);
         if let Some(question) = self.options.question {
             let write = self.messages.clone();

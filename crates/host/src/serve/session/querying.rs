@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use trommel_profile::queries::Queries;
 
 use super::Session;
+use crate::ask::loads;
 use crate::ask::queries::Changes;
 use crate::channel::question::Question;
 use crate::serve::control::{Call, Control, Wish};
 use crate::serve::identity::End;
-use crate::serve::loads;
 
 /// Time that a change may take before its caller is told that it takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -109,11 +109,11 @@ impl Session<'_> {
 
     /// Returns an error in words if the session cannot be given queries.
     fn takes_loads(&self) -> Result<(), String> {
-        match self.options.services.is_empty() && self.options.chosen.is_none() {
+        match self.options.changes_queries() {
             true => Ok(()),
             false => Err(
-                "this session gives messages to services or a compressor, which know the queries of its start only: \
-                 start another session without --service and -c"
+                "this session gives messages to a compressor, which knows the queries of its start only: \
+                 start another session without -c"
                     .to_owned(),
             ),
         }

@@ -8,14 +8,14 @@ use trommel_query::instruction::{Action, Queues};
 use trommel_query::program::Query;
 use trommel_queue::queries::LOADS;
 
-use crate::ask::queries::check_in_windows;
+use crate::ask::answerable::check_in_windows;
 use crate::channel::question::{Load, Question};
 
 /// Loads a program. Returns what is to be said.
 ///
 /// # Errors
 /// Why it cannot be loaded.
-pub(super) fn load(
+pub(crate) fn load(
     question: &Question,
     name: String,
     program: Arc<Program>,
@@ -50,7 +50,7 @@ pub(super) fn load(
 ///
 /// # Errors
 /// There are none of that name or queue.
-pub(super) fn remove(question: &Question, what: &str) -> Result<String, String> {
+pub(crate) fn remove(question: &Question, what: &str) -> Result<String, String> {
     let mut loads = question.loads();
     let queue = what.parse::<u8>().ok();
     let (name, number) = match what.split_once(':') {
@@ -94,7 +94,7 @@ fn queues<'p>(program: &'p Program, query: &Query) -> impl Iterator<Item = Queue
 }
 
 /// Lines of a list, one for each query that was not removed. `sum`: their counts so far; `now`: nanoseconds since the session began.
-pub(super) fn rows(load: &Load, sum: Option<&Queries>, now: u64) -> Vec<String> {
+pub(crate) fn rows(load: &Load, sum: Option<&Queries>, now: u64) -> Vec<String> {
     let queries = load.program.queries().into_iter().enumerate();
     queries
         .filter(|(_, query)| !query.entries.iter().all(|entry| load.is_off(entry)))
@@ -137,4 +137,16 @@ fn row(load: &Load, n: usize, query: &Query, sum: Option<&Queries>, now: u64) ->
         n + 1,
         sends.join(",")
     )
+}
+
+/// Returns true if a load may have this name.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    !is_number && !name.contains(':') && is_word(name)
+}
+
+/// Returns true if a request may have this word in it.
+pub(crate) fn is_word(word: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:".contains(&byte);
+    (1..=64).contains(&word.len()) && word.bytes().all(allowed)
 }
