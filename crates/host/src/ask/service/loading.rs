@@ -1,8 +1,8 @@
 //! Queries that a service loads while a program runs, and the names of what they send.
 //!
 //! # Problem
-//! A service that finds a hot load asks for its addresses next (*Relational Profiling*, section 3.2: the service thread sets the profile
-//! control registers). It is in the middle of being given messages when it asks. Messages of several programs come to it then, and the
+//! A service that finds a hot load asks for its addresses next. (In *Relational Profiling*, section 3.4, software does so by the
+//! instruction SET_PCR.) It is in the middle of being given messages when it asks. Messages of several programs come to it then, and the
 //! number of an instruction does not say which words a message has.
 //!
 //! # Strategy
