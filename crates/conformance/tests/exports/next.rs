@@ -2,20 +2,31 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use trommel_conformance::exec::{Scratch, output, trommel, which};
+use trommel_conformance::exec::{Scratch, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
 use trommel_conformance::recorded::{Recorded, source};
+use trommel_conformance::wait;
 
+use super::opened::{Paths, built, packages, record};
 use super::refusals::tried;
 use super::{Test, llvm, text};
 
-pub(super) const ALL: &[(&str, Test)] = &[(
-    "next: each command that is printed runs as it stands",
-    commands,
-)];
+pub(super) const ALL: &[(&str, Test)] = &[
+    (
+        "next: each command that is printed runs as it stands",
+        commands,
+    ),
+    ("next: those of sampled call paths do too", || {
+        paths(Paths::Sampled, &SAMPLED)
+    }),
+    ("next: those of exact call paths do too", || {
+        paths(Paths::Exact, &EXACT)
+    }),
+];
 
 /// Formats, with the tool of the next command, and a file that it makes.
 const FORMATS: [(&str, &str, &str); 12] = [
@@ -33,8 +44,39 @@ const FORMATS: [(&str, &str, &str); 12] = [
     ("csv", "python3", ""),
 ];
 
+/// Formats of sampled call paths, likewise.
+const SAMPLED: [(&str, &str, &str); 5] = [
+    ("folded", "inferno-flamegraph", "flame.svg"),
+    ("perf-script", "inferno-collapse-perf", "flame.svg"),
+    ("speedscope", "npx", "opened"),
+    ("firefox", "samply", "opened"),
+    ("pprof", "go", ""),
+];
+
+/// Those of exact ones, whose command is another one or another file.
+const EXACT: [(&str, &str, &str); 2] = [
+    ("folded", "inferno-flamegraph", "flame.svg"),
+    ("pprof", "go", ""),
+];
+
 /// The work of DuckDB's own command with `-c`, by its module for Python.
 const DUCKDB: &str = "#!/usr/bin/env python3\nimport duckdb, sys\nfor row in duckdb.sql(sys.argv[2]).fetchall(): print(*row)\n";
+
+/// A browser that notes which page it was given. The page of a server asks the server for a profile, and the server ends then.
+const BROWSER: &str = r#"#!/bin/sh
+case $1 in
+*/from-url/*)
+    python3 - "$1" > opened.part <<'END'
+import sys, json, urllib.parse, urllib.request
+url = urllib.parse.unquote(sys.argv[1].split('/from-url/')[1].split('/')[0])
+print(json.load(urllib.request.urlopen(url))['meta']['product'])
+END
+    kill -INT $PPID ;;
+*)
+    printf '%s\n' "$1" > opened.part ;;
+esac
+mv opened.part opened
+"#;
 
 fn commands() -> Result<(), String> {
     let test = "next";
@@ -58,42 +100,106 @@ fn commands() -> Result<(), String> {
     build.arg(format!("-fuse-ld={}", text(&lld)));
     build.arg(dir.join("it's.c")).arg("-o").arg(&program);
     output(&mut build)?;
-    let bin = scratch.path("bin");
-    fs::create_dir(&bin).map_err(|e| e.to_string())?;
-    fs::write(bin.join("duckdb"), DUCKDB).map_err(|e| e.to_string())?;
-    output(Command::new("chmod").arg("+x").arg(bin.join("duckdb")))?;
-    let path = [
-        text(&bin),
-        text(clang.parent().unwrap_or(Path::new("/"))),
-        env::var("PATH").unwrap_or_default(),
-    ]
-    .join(":");
+    let path = commands_of(&scratch, &[clang.parent().unwrap_or(Path::new("/"))])?;
     let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
     for (format, tool, made) in FORMATS {
         let by_llvm = clang.with_file_name(tool).exists();
         if !by_llvm && which(tool).is_none() || format == "csv" && !has_duckdb() {
-            not_tested(format!(
-                "exports next: the tool of {format} is not installed"
-            ));
+            missing(format);
             continue;
         }
-        let mut export = Command::new(trommel());
-        export.args(["export", "-f", format]).arg(&recorded.data);
-        let (succeeded, said) = tried(export.current_dir(&dir))?;
-        let next = said.split_once("; next: ").filter(|_| succeeded);
-        let (_, next) = next.ok_or_else(|| format!("{format}: {said}"))?;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", next.trim_end()]).current_dir(&dir);
-        let done = tried(shell.env("PATH", &path));
-        let (succeeded, said) = done.map_err(|e| format!("{format}: {e}"))?;
-        let made = made.is_empty() || dir.join(made).exists();
-        if next.contains('…') || !succeeded || !made {
-            return Err(format!("{format}: {next}\n{said}"));
+        runs(&recorded, &dir, &path, format, made)?;
+    }
+    Ok(())
+}
+
+/// Formats of call paths: viewers open what they are given.
+fn paths(paths: Paths, formats: &[(&str, &str, &str)]) -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let dir = scratch.path("a \"dir\" of $x");
+    fs::create_dir(&dir).map_err(|e| e.to_string())?;
+    let program = built(paths, &dir, "-odd 'app'")?;
+    let cargo = workspace().join("target/viewers/bin");
+    let path = commands_of(&scratch, &[&cargo])?;
+    let is_there = |tool: &str| match tool {
+        // Only what is there already: nothing is fetched.
+        "npx" => packages("speedscope", "next").is_some() && which(tool).is_some(),
+        _ => which(tool).is_some() || cargo.join(tool).exists(),
+    };
+    if let Some(packages) = packages("speedscope", "next") {
+        symlink(packages, dir.join("node_modules")).map_err(|e| e.to_string())?;
+    }
+    let Some(recorded) = record(paths, scratch, program, "next")? else {
+        return Ok(());
+    };
+    for &(format, tool, made) in formats {
+        match is_there(tool) {
+            true => runs(&recorded, &dir, &path, format, made)?,
+            false => missing(format),
         }
     }
     Ok(())
 }
 
+/// A list of directories for commands: our own DuckDB and browser, these, and those of all.
+fn commands_of(scratch: &Scratch, more: &[&Path]) -> Result<String, String> {
+    let bin = scratch.path("bin");
+    fs::create_dir(&bin).map_err(|e| e.to_string())?;
+    for (name, text) in [("duckdb", DUCKDB), ("browser", BROWSER)] {
+        fs::write(bin.join(name), text).map_err(|e| e.to_string())?;
+        output(Command::new("chmod").arg("+x").arg(bin.join(name)))?;
+    }
+    let more = more.iter().map(|path| text(path));
+    let all = [text(&bin)].into_iter().chain(more);
+    let all = all.chain(env::var("PATH"));
+    Ok(all.collect::<Vec<_>>().join(":"))
+}
+
+fn missing(format: &str) {
+    not_tested(format!(
+        "exports next: the tool of {format} is not installed"
+    ));
+}
+
+/// Exports into a directory, and runs the next command there. It makes the file.
+fn runs(
+    recorded: &Recorded,
+    dir: &Path,
+    path: &str,
+    format: &str,
+    made: &str,
+) -> Result<(), String> {
+    let mut export = Command::new(trommel());
+    export.args(["export", "-f", format]).arg(&recorded.data);
+    let (succeeded, said) = tried(export.current_dir(dir))?;
+    let next = said.split_once("; next: ").filter(|_| succeeded);
+    let (_, next) = next.ok_or_else(|| format!("{format}: {said}"))?;
+    let made = Some(dir.join(made)).filter(|_| !made.is_empty());
+    if let Some(made) = made.as_ref().filter(|made| made.exists()) {
+        fs::remove_file(made).map_err(|e| e.to_string())?;
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", next.trim_end()]).current_dir(dir);
+    // Nothing is fetched.
+    shell.env("npm_config_offline", "true").env("PATH", path);
+    shell
+        .env("BROWSER", "browser")
+        .env("TMPDIR", recorded.scratch.dir());
+    let done = tried(&mut shell);
+    let (succeeded, said) = done.map_err(|e| format!("{format}: {e}"))?;
+    let is_there = || made.as_ref().is_none_or(|made| made.exists());
+    // A viewer does not wait for the browser.
+    if succeeded && format == "speedscope" {
+        wait::until("speedscope opens a browser", is_there)?;
+    }
+    let there = made
+        .as_ref()
+        .is_none_or(|made| fs::metadata(made).is_ok_and(|m| m.len() > 0));
+    match !next.contains('…') && succeeded && there {
+        true => Ok(()),
+        false => Err(format!("{format}: {next}\n{said}")),
+    }
+}
 fn has_duckdb() -> bool {
     let mut there = Command::new("python3");
     let there = there.args(["-c", "import duckdb"]).output();

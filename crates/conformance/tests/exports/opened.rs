@@ -37,8 +37,13 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ),
 ];
 
-/// A file of a package of npm: in the directory of [`PACKAGES`], in `target/viewers`, or among global packages.
+/// A file of a package of npm.
 fn package(file: &str, test: &str) -> Option<PathBuf> {
+    Some(packages(file, test)?.join(file))
+}
+
+/// The packages of npm that have a file: in the directory of [`PACKAGES`], in `target/viewers`, or global ones.
+pub(super) fn packages(file: &str, test: &str) -> Option<PathBuf> {
     let given = std::env::var_os(PACKAGES).map(PathBuf::from);
     let usual = [
         workspace().join("target/viewers/node_modules"),
@@ -46,7 +51,7 @@ fn package(file: &str, test: &str) -> Option<PathBuf> {
         "/usr/lib/node_modules".into(),
     ];
     let mut all = given.into_iter().chain(usual);
-    let found = all.find_map(|dir| Some(dir.join(file)).filter(|path| path.exists()));
+    let found = all.find(|dir| dir.join(file).exists());
     if found.is_none() {
         not_tested(format!(
             "exports {test}: the npm package is not installed, see docs/testing.md"
@@ -57,7 +62,7 @@ fn package(file: &str, test: &str) -> Option<PathBuf> {
 
 /// Call paths to record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Paths {
+pub(super) enum Paths {
     Exact,
     Sampled,
 }
@@ -65,19 +70,38 @@ enum Paths {
 /// Records the program. `None` where the kernel refuses samples.
 fn recorded(paths: Paths, test: &str) -> Result<Option<Recorded>, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let program = built(paths, scratch.dir(), "app")?;
+    record(paths, scratch, program, test)
+}
+
+/// Compiles the program, with enough work for some hundred samples where they are wanted.
+pub(super) fn built(paths: Paths, dir: &Path, name: &str) -> Result<PathBuf, String> {
     let code = fs::read_to_string(source()).map_err(|e| e.to_string())?;
-    let (times, options) = match paths {
-        Paths::Exact => ("times = 3000", &["-e", "context", "--context-depth", "4"]),
-        // Enough time for some hundred samples.
-        Paths::Sampled => ("times = 3000000", &["-e", "stack", "--rate", "9973"]),
+    let times = match paths {
+        Paths::Exact => "times = 3000",
+        Paths::Sampled => "times = 3000000",
     };
-    let own = scratch.path("calls.c");
+    let own = dir.join("calls.c");
     fs::write(&own, code.replace("times = 3000", times)).map_err(|e| e.to_string())?;
-    let program = scratch.path("app");
+    let program = dir.join(name);
     let mut gcc = Command::new("gcc");
     gcc.args(["-O2", "-g", "-fno-inline", "-o"]);
     output(gcc.arg(&program).arg(own))?;
-    match Recorded::of(scratch, program, options) {
+    Ok(program)
+}
+
+/// Records call paths. `None` where the kernel refuses samples.
+pub(super) fn record(
+    paths: Paths,
+    scratch: Scratch,
+    program: PathBuf,
+    test: &str,
+) -> Result<Option<Recorded>, String> {
+    let options = match paths {
+        Paths::Exact => ["-e", "context", "--context-depth", "4"],
+        Paths::Sampled => ["-e", "stack", "--rate", "9973"],
+    };
+    match Recorded::of(scratch, program, &options) {
         Err(why) if paths == Paths::Sampled && why.contains("perf") => {
             not_tested(format!("exports {test}: {why}"));
             Ok(None)

@@ -1,8 +1,9 @@
 //! Programs that BOLT has rewritten: each format is right, or is refused in words.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trommel_conformance::exec::Scratch;
@@ -76,11 +77,17 @@ fn with_tables(original: &Recorded, new: &Recorded, bolt: &Path) -> Result<(), S
     for format in ["callgrind", "csv", "drcov", "pprof", "profgen", "autofdo"] {
         new.export(format, &[])?;
     }
-    let profile = new.export("bolt-preagg", &[])?;
-    let converted = original.scratch.path("converted.fdata");
-    let mut convert = Command::new(bolt.with_file_name("perf2bolt"));
-    convert.args(["-pa", "-p"]).arg(&profile).arg("-o");
-    let printed = said(convert.arg(&converted).arg(&new.program))?;
+    // The command that is printed, with a word on which program to rewrite.
+    let (profile, printed) = new.exported("bolt-preagg", &[])?;
+    let (_, next) = printed.split_once("; next: ").ok_or(&*printed)?;
+    let bin = bolt.parent().map_or(String::new(), text);
+    let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    let printed = said(shell.args(["-c", next]).env("PATH", path))?;
+    let converted = PathBuf::from(format!("{}.fdata", text(&profile)));
+    if !next.contains("# of the program before BOLT") {
+        return Err(next.to_owned());
+    }
     if !printed.contains("traces mismatching disassembled function contents: 0") {
         return Err(printed);
     }
