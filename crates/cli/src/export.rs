@@ -112,9 +112,8 @@ fn code(
             .iter()
             .for_each(|n| output::complain(n));
     }
-    notes::inexact(format, &input)
-        .iter()
-        .for_each(|n| output::complain(n));
+    let notes = [notes::left_early(&input), notes::inexact(format, &input)];
+    notes.iter().flatten().for_each(|n| output::complain(n));
     let mut of = Vec::new();
     if !exact {
         of.push(notes::of_counts(&input));

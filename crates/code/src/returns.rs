@@ -12,7 +12,8 @@ use trommel_tuple::{ModuleId, Place};
 use crate::body::Body;
 
 /// Functions that never return, by the names that C, C++ and Rust programs have of them.
-const NEVER_RETURN: [&str; 26] = [
+/// Those that raise an exception come back only where nothing catches it.
+const NEVER_RETURN: [&str; 29] = [
     "__libc_start_main",
     "__libc_start_call_main",
     "exit",
@@ -36,7 +37,10 @@ const NEVER_RETURN: [&str; 26] = [
     "__cxa_throw_bad_array_new_length",
     "__cxa_bad_cast",
     "__cxa_call_unexpected",
+    "_Unwind_ForcedUnwind",
+    "_Unwind_RaiseException",
     "_Unwind_Resume",
+    "_Unwind_Resume_or_Rethrow",
     "std::terminate()",
     "rust_panic",
 ];

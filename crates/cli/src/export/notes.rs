@@ -36,6 +36,27 @@ pub(super) fn anonymous(input: &Input<'_, '_>) -> Option<String> {
     })
 }
 
+/// Functions that leave the calls around them, as they are named in files.
+const LEAVE: [&[u8]; 3] = [
+    b"_Unwind_RaiseException",
+    b"_Unwind_ForcedUnwind",
+    b"__longjmp_chk",
+];
+
+/// Says that calls were left early, where some were. They count as if they had come back.
+pub(super) fn left_early(input: &Input<'_, '_>) -> Option<String> {
+    let functions = input.program.functions.iter().filter(|f| !f.stub);
+    let leaves = |name: &[u8]| LEAVE.contains(&name) || name.ends_with(b"longjmp");
+    let left = functions.filter(|function| leaves(&function.name));
+    let times: f64 = left.map(|function| function.calls.times).sum();
+    (times > 0.0).then(|| {
+        format!(
+            "{} exceptions and longjmps ended calls, which count as if they had come back: code right after such a call is counted too often",
+            grouped(times.round() as u64)
+        )
+    })
+}
+
 /// Says that counts, or their sums, may be greater than what the format holds.
 pub(super) fn inexact(format: &dyn Format, input: &Input<'_, '_>) -> Option<String> {
     // Events of code that is in no file are in no sum of instructions.

@@ -17,6 +17,7 @@ mod paths;
 mod pprof;
 mod refusals;
 mod rewritten;
+mod sums;
 mod viewers;
 mod ways;
 
@@ -48,7 +49,8 @@ fn main() {
         .chain(great::ALL)
         .chain(ways::ALL)
         .chain(parts::ALL)
-        .chain(next::ALL);
+        .chain(next::ALL)
+        .chain(sums::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
 }
