@@ -358,6 +358,37 @@ fn programs_with_privileges_run_with_them() {
     assert_eq!(processes(&report).iter().filter(run).count(), 0);
 }
 
+/// Programs that are executed where there is no free descriptor are observed. Where there can be none, the reason is said.
+#[test]
+fn programs_executed_without_a_descriptor_are_observed() {
+    let place = Place::new();
+    let program = built("exec_without_descriptors@-O1-static-w");
+    let path = program.to_str().expect("text");
+    for (limit, how) in [
+        ("used", "execute"),
+        ("lowered", "start"),
+        ("none", "execute"),
+    ] {
+        let (output, report) = place.record(&[], &[path, limit, how]);
+        assert!(output.status.success(), "{limit} {how}: {}", said(&output));
+        assert_eq!(said(&output), "", "{limit} {how}");
+        let edges = report["events"]["edge"]["seen"].as_u64();
+        assert!(edges > Some(20_000), "{limit} {how}: {edges:?}");
+    }
+    // None may be added, unless trommel itself may raise limits.
+    let script = "ulimit -n 40; exec \"$0\" record --quiet -- \"$1\" used execute";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(place.bin).arg(path);
+    let output = command.current_dir(place.scratch.dir()).output();
+    let output = output.expect("runs");
+    assert_eq!(text(&output), "199990000, descriptor -1\n");
+    let words = said(&output);
+    assert!(
+        words.is_empty() || words.contains("may have no more descriptors"),
+        "{words}"
+    );
+}
+
 #[test]
 fn a_program_that_another_traces_runs_natively() {
     let Some(strace) = which("strace") else {

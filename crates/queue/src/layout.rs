@@ -451,6 +451,8 @@ pub enum Unfollowed {
     NotTraced = 4,
     /// The runtime could not be put into it.
     NotInjected = 5,
+    /// Its file cannot be looked at, as the caller may have no more descriptors.
+    NoDescriptor = 6,
 }
 
 impl Unfollowed {
@@ -462,6 +464,7 @@ impl Unfollowed {
             Self::Foreign => "it is no 64-bit x86 program",
             Self::NotTraced => "it may not be traced, or is already",
             Self::NotInjected => "the runtime could not be put into it",
+            Self::NoDescriptor => "whoever executed it may have no more descriptors (ulimit -Hn)",
         }
     }
 
@@ -473,6 +476,7 @@ impl Unfollowed {
             3 => Self::Foreign,
             4 => Self::NotTraced,
             5 => Self::NotInjected,
+            6 => Self::NoDescriptor,
             _ => return None,
         })
     }

@@ -79,7 +79,7 @@ pub enum AttachFailure {
     LocksMemory,
     /// It has no descriptor left, and may not be given one.
     #[error(
-        "it has as many descriptors as it may ever have (ulimit -Hn) and the runtime needs one for a moment: be root, or let it close one"
+        "it has as many descriptors as it may ever have (ulimit -Hn) and the runtime needs one for a moment: have CAP_SYS_RESOURCE, or let it close one"
     )]
     NoDescriptor,
     /// A limit leaves no room.

@@ -172,8 +172,10 @@ fn file(open: &Open) -> Option<File> {
     })
 }
 
-/// Decides the treatment of the program at a path, or of the open file itself when `flags` say so.
-pub fn judge(directory: u64, path: u64, flags: u64) -> Treatment {
+/// Decides the treatment of the program at a path, or of the open file itself when `flags` say so. `lock` is held while the program may have
+/// more descriptors.
+fn judge<G>(lock: impl Fn() -> G, directory: u64, path: u64, flags: u64) -> Treatment {
+    const ENFILE: sys::Errno = sys::Errno(23);
     const EXECUTE: u64 = 1;
     const AT_EACCESS: u64 = 0x200;
     const REGULAR: u32 = 0o100_000;
@@ -206,10 +208,20 @@ pub fn judge(directory: u64, path: u64, flags: u64) -> Treatment {
             directory = AT_FDCWD;
         }
         let how = u64::from(nr::O_RDONLY | nr::O_CLOEXEC | nr::O_NONBLOCK | nr::O_NOCTTY);
-        let open = match ask(nr::__NR_openat, [directory, path, how, 0, 0, 0]) {
+        let opened = || ask(nr::__NR_openat, [directory, path, how, 0, 0, 0]);
+        let opened = match opened() {
+            Err(sys::Errno::EMFILE) => {
+                let _others = lock();
+                limits::with_a_file(opened)
+            }
+            opened => opened,
+        };
+        let open = match opened {
             Ok(fd) => Open(fd as i32),
-            Err(sys::Errno(13)) => return Treatment::Native(Unfollowed::Unreadable),
-            Err(_) => return Treatment::Native(Unfollowed::NotTraced),
+            Err(sys::Errno::EMFILE | ENFILE) => {
+                return Treatment::Native(Unfollowed::NoDescriptor);
+            }
+            Err(_) => return Treatment::Native(Unfollowed::Unreadable),
         };
         let Some(known) = file(&open) else {
             return Treatment::Unknown;
@@ -263,7 +275,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     };
     let follows = process.queue.control().setup.follow.load(Relaxed) != 0 && !process.is_leaving();
     let verdict = match follows {
-        true => judge(directory, path, flags),
+        true => judge(|| process.runtime.lock(), directory, path, flags),
         false => Treatment::Unknown,
     };
     let mask = signals::block_all();
@@ -387,7 +399,7 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine_are_judged() {
-        let judged = |path: &core::ffi::CStr| judge(AT_FDCWD, path.as_ptr() as u64, 0);
+        let judged = |path: &core::ffi::CStr| judge(|| (), AT_FDCWD, path.as_ptr() as u64, 0);
         assert_eq!(judged(c"/proc/self/exe"), Treatment::Observe);
         assert_eq!(judged(c"/bin/sh"), Treatment::Observe);
         for none in [c"/no/such/program", c"/etc/passwd", c"/", c"/dev/null"] {
