@@ -88,6 +88,8 @@ pub struct ThreadPage {
     pub node: AtomicU64,
     /// Instructions that are not in the node's own yet.
     pub instructions: AtomicU64,
+    /// Signals that the app blocks and the kernel does not, as a mask.
+    pub hidden: AtomicU64,
     /// Executions of which a query has decided in generated code, by way (`trommel_query::quick`). Sums of all threads that have
     /// had the page, for the process.
     pub ways: [AtomicU64; WAYS],

@@ -42,6 +42,44 @@ pub(super) fn burst_counts() -> Result<(), String> {
     }
 }
 
+/// A program of many threads that is killed as its threads are led in or out ends at once, and so does its recording, which is whole.
+pub(super) fn killed_in_bursts() -> Result<(), String> {
+    const TIMES: u64 = 8;
+    /// The keeper may have lost nothing but time.
+    const LONG: Duration = Duration::from_secs(5);
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let args = ["20", "10", "0"].map(str::to_owned);
+    for time in 0..TIMES {
+        let mut running = Running::start(&program, &args)?;
+        let mut recording = Command::new(trommel())
+            .env("TROMMEL_STRESS", IN_BURSTS.stress)
+            .args(["record", "--quiet", "-p", &running.pid(), "-o"])
+            .arg(scratch.path("data"))
+            .args(IN_BURSTS.options)
+            .spawn()
+            .map_err(text)?;
+        std::thread::sleep(Duration::from_millis(150 + 37 * time));
+        running.0.kill().map_err(text)?;
+        let killed = Instant::now();
+        let status = loop {
+            if let Some(status) = recording.try_wait().map_err(text)? {
+                break status;
+            }
+            if killed.elapsed() > LONG {
+                recording.kill().map_err(text)?;
+                return Err(format!("time {time}: the recording does not end"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        if !status.success() {
+            return Err(format!("time {time}: {status}"));
+        }
+        counts_of(&scratch)?;
+    }
+    Ok(())
+}
+
 /// A program that is started is counted in bursts from when it has earned them, and how much longer they take is measured by executions that are counted
 /// natively, too. So counts are of the right size, by the limits that are said.
 pub(super) fn paced() -> Result<(), String> {

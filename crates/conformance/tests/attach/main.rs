@@ -18,14 +18,14 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
 
-use bursts::{burst_counts, family_in_bursts, other_kinds, paced, vforks};
+use bursts::{burst_counts, family_in_bursts, killed_in_bursts, other_kinds, paced, vforks};
 use containers::of_a_container;
 use redis::{attached_to, queries_changed};
 use refusals::{dispatched, filters, limited, refusals, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -36,6 +36,7 @@ const CASES: [Case; 12] = [
     ("vectors", "", &["{}"]),
     ("stampless", "", &["{}"]),
     ("stampless", "", &["{}", "all"]),
+    ("blocked", "", &["{}"]),
     ("rings", "", &["{}"]),
     ("rings", "", &["{}", "workers"]),
 ];
@@ -83,7 +84,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7, 9, 10, 11] {
+    for n in [0, 1, 5, 7, 9, 10, 11, 12] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {
@@ -113,6 +114,10 @@ fn main() {
     trials.push(Trial::test(
         "the command killed at any moment in bursts",
         || Ok(killed(&IN_BURSTS)?),
+    ));
+    trials.push(Trial::test(
+        "the program killed at any moment in bursts",
+        || Ok(killed_in_bursts()?),
     ));
     trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
     if which("redis-server").is_some() {

@@ -42,7 +42,9 @@ use crate::kernel::workers;
 pub use interrupted::make_again;
 pub use loan::Loan;
 pub use stops::reaped;
-use stops::{Event, add_late, interrupt, stopped_late, take_late, wait, wait_for_stop};
+use stops::{
+    Event, Waited, add_late, has_ended, interrupt, stopped_late, take_late, wait, wait_for_stop,
+};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
@@ -106,9 +108,10 @@ impl Tracees {
             }
             while let Some(tid) = new.next() {
                 match wait_for_stop(tid, limit) {
-                    Some(true) => self.stopped.push(tid),
-                    Some(false) => {}
-                    None => {
+                    Waited::Stopped => self.stopped.push(tid),
+                    Waited::Gone => {}
+                    Waited::Untold => add_late(std::iter::once(tid)),
+                    Waited::Late => {
                         let extra = self.stopped.split_off(before);
                         extra.into_iter().for_each(|tid| self.let_run(tid));
                         add_late(std::iter::once(tid).chain(new));
@@ -128,7 +131,7 @@ impl Tracees {
         match ptrace::seize(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
             Ok(()) => Ok(true),
             Err(nix::Error::ESRCH) => Ok(false),
-            Err(_) if has_ended(self.pid, tid) => Ok(false),
+            Err(_) if has_ended(tid) => Ok(false),
             Err(e) => Err(StopFailure::Refused(tid, other(e))),
         }
     }
@@ -141,7 +144,10 @@ impl Tracees {
                 continue;
             }
             if take_late(tid) {
-                new.push(tid);
+                match has_ended(tid) {
+                    true => add_late(std::iter::once(tid)),
+                    false => new.push(tid),
+                }
                 continue;
             }
             if workers::is_worker(self.pid, tid) {
@@ -185,7 +191,10 @@ impl Tracees {
             // It may have been killed.
             let _ = self.set_regs(tid, &regs);
         }
-        let _ = ptrace::detach(tid, None);
+        if ptrace::detach(tid, None).is_err() {
+            // It has been killed, and the process does not end before its tracer has seen that.
+            add_late(std::iter::once(tid));
+        }
     }
 
     /// The registers of a stopped thread.
@@ -314,7 +323,7 @@ impl Tracees {
         loop {
             match wait(tid, libc::WNOHANG) {
                 Event::Nothing if turns < SOON => std::thread::yield_now(),
-                Event::Nothing if turns.is_multiple_of(OFTEN) && has_ended(self.pid, tid) => {
+                Event::Nothing if turns.is_multiple_of(OFTEN) && has_ended(tid) => {
                     return Event::Gone;
                 }
                 Event::Nothing => std::thread::sleep(PAUSE),
@@ -343,14 +352,4 @@ fn threads(pid: Pid) -> Result<Vec<Pid>, StopFailure> {
     let names = entries.map_while(Result::ok).map(|entry| entry.file_name());
     let number = |name: OsString| Some(Pid::from_raw(name.to_str()?.parse().ok()?));
     Ok(names.filter_map(number).collect())
-}
-
-fn has_ended(pid: Pid, tid: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) {
-        Err(_) => true,
-        Ok(stat) => {
-            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-            state.starts_with(['Z', 'X'])
-        }
-    }
 }

@@ -483,7 +483,7 @@ fn is_unfinished(regs: &Regs) -> bool {
 }
 
 /// Puts a thread that is in a system call made from the cache to the app's own call, and gives it back
-/// its alternate stack and GS.
+/// its alternate stack, its mask and GS.
 fn put_back(tracees: &mut Tracees, tid: Pid, regs: Regs, next: u64) -> io::Result<()> {
     let mut stack = [0; 24];
     let at = tracees.word(regs.gs_base + offset_of!(ThreadPage, stack) as u64)?;
@@ -501,9 +501,13 @@ fn put_back(tracees: &mut Tracees, tid: Pid, regs: Regs, next: u64) -> io::Resul
     if tracees.spurious(tid, &regs) {
         make_again(&mut app, true);
     }
+    let hidden = tracees.word(regs.gs_base + offset_of!(ThreadPage, hidden) as u64)?;
     let loan = tracees.borrow(tid)?;
     loan.call(libc::SYS_sigaltstack, [stack_at, 0, 0, 0, 0, 0])?;
     drop(loan);
+    if hidden != 0 {
+        tracees.set_mask(tid, tracees.mask(tid)? | hidden)?;
+    }
     tracees.set_regs(tid, &app)
 }
 

@@ -339,6 +339,7 @@ fn keep(socket: &OwnedFd, pid: Pid, bursts: Option<Length>) {
     say(match done {
         Ok(()) => "D".into(),
         Err(AttachFailure::Stop(StopFailure::Gone)) => "E".into(),
+        Err(_) if ends(pid, &fds) => "E".into(),
         Err(failure) => format!("X{failure}"),
     });
 }
@@ -447,10 +448,33 @@ impl Bursts {
                 message_of(&burst)
             }
             Err(AttachFailure::Stop(StopFailure::Gone)) => b"E".to_vec(),
-            Err(_) if readable(fds, Duration::ZERO).contains(&1) => b"E".to_vec(),
-            Err(failure) => format!("X{failure}").into_bytes(),
+            Err(failure) => {
+                drop(tracees);
+                match ends(self.pid, fds) {
+                    true => b"E".to_vec(),
+                    false => format!("X{failure}").into_bytes(),
+                }
+            }
         }
     }
+}
+
+/// Returns whether the target, with which something could not be done, is about to end. It does not before its tracer has been told of its threads.
+fn ends(pid: Pid, fds: &[BorrowedFd<'_>]) -> bool {
+    const PATIENCE: Duration = Duration::from_millis(200);
+    let limit = Instant::now() + PATIENCE;
+    // What the command has said makes the others readable.
+    while !Instant::now().gt(&limit) {
+        let late = Tracees::new(pid).release_late();
+        if readable(fds, Duration::ZERO).contains(&1) {
+            return true;
+        }
+        if !late {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 /// Waits until the command, which has closed its end of the socket, has died. Its perf events send the signals that begin

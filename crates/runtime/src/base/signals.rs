@@ -117,6 +117,12 @@ impl Info {
         self.code > 0
     }
 
+    /// Returns whether it was sent to one thread, and not to a process. Of what carries a value, that is not known.
+    pub const fn is_of_thread(&self) -> bool {
+        const SI_TKILL: i32 = -6;
+        self.code == SI_TKILL || self.is_from_kernel()
+    }
+
     /// Returns the value that a timer of `timer_create` gave the signal to carry.
     pub const fn timer_value(&self) -> Option<u64> {
         const SI_TIMER: i32 = -2;
@@ -254,10 +260,12 @@ pub fn get_action(signal: i32) -> Action {
     action
 }
 
-const SIG_BLOCK: u64 = 0;
+/// `SIG_BLOCK`
+pub const SIG_BLOCK: u64 = 0;
 /// `SIG_UNBLOCK`
 pub const SIG_UNBLOCK: u64 = 1;
-const SIG_SETMASK: u64 = 2;
+/// `SIG_SETMASK`
+pub const SIG_SETMASK: u64 = 2;
 
 /// Changes the thread's mask; what it was. In one: a signal that comes between a look and a change has changed the mask itself, and
 /// what was seen would undo that.
@@ -329,6 +337,22 @@ pub fn set_mask(mask: u64) {
 pub fn requeue(info: &Info) {
     block(info.signo);
     queue(info);
+}
+
+/// Sends a signal again to whom it was sent, for when the handler that does so returns.
+pub fn send_again(info: &Info) {
+    if info.is_of_thread() {
+        return requeue(info);
+    }
+    block(info.signo);
+    let (pid, signal) = (sys::getpid() as u64, info.signo as u64);
+    let args = [pid, signal, &raw const *info as u64, 0, 0, 0];
+    // SAFETY: a valid siginfo.
+    if unsafe { sys::call(nr::__NR_rt_sigqueueinfo, args) } != 0 {
+        // Only the first thread may send it as if another process had. That it comes matters more than from whom.
+        // SAFETY: nothing is written to.
+        let _ = unsafe { sys::call(nr::__NR_kill, [pid, signal, 0, 0, 0, 0]) };
+    }
 }
 
 /// Sends this thread a signal; whether the kernel has taken it.

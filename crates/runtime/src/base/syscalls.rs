@@ -113,7 +113,7 @@ pub static TABLE: [Row; COUNT] = [
     row(nr::__NR_munmap, Handled, &[]),
     row(nr::__NR_brk, Handled, &[]),
     row(nr::__NR_rt_sigaction, Handled, &[Fixed(2, 32)]),
-    row(nr::__NR_rt_sigprocmask, Plain, &[Fixed(2, 8)]),
+    row(nr::__NR_rt_sigprocmask, Handled, &[Fixed(2, 8)]),
     row(nr::__NR_rt_sigreturn, Handled, &[]),
     row(nr::__NR_ioctl, Plain, &[Control(1, 2)]),
     row(nr::__NR_pread64, ReadsFiles, &[Buffer(1, 2)]),

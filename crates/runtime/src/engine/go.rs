@@ -51,6 +51,7 @@ impl Runtime {
             return self.go_single(thread, context, pc);
         }
         self.code_pages.stack = context.regs[4];
+        self.hide_block(thread);
         let Some(prefix) = self.go_recorded(thread, context, pc, prefix) else {
             return;
         };

@@ -250,7 +250,8 @@ impl Runtime {
         }
     }
 
-    fn written_by_kernel(&mut self, range: Range) {
+    /// Somebody whose stores do not fault is about to write to `range`.
+    pub(super) fn written_by_kernel(&mut self, range: Range) {
         if self.code_pages.any_protected(range) {
             self.doubt(range);
             self.code_pages.loosen(range);

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`asking`] | the queries of a thread |
 //! | [`aware`] | requests of programs that know of us |
+//! | [`blocked`] | SIGSEGV, blocked by the app |
 //! | [`change`] | code that changes while the program runs |
 //! | [`contexts`] | calling contexts of a thread, followed where generated code cannot |
 //! | [`counter_arrays`] | counter arrays of threads, taken and left |
@@ -45,6 +46,7 @@
 
 pub mod asking;
 pub mod aware;
+pub mod blocked;
 pub mod change;
 pub mod contexts;
 pub mod counter_arrays;

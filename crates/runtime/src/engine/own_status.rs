@@ -1,11 +1,12 @@
 //! Signals of the process, as it reads them in `/proc/self/status`.
 //!
 //! # Problem
-//! The kernel shows the runtime's handlers of synchronous signals as caught, whatever the program does about these signals.
+//! The kernel shows the runtime's handlers of synchronous signals as caught, whatever the program does about these signals, and does not
+//! show a block that is hidden from it (`engine::blocked`).
 //!
 //! # Strategy
 //! From the first opening of a file of such a name on, calls that read files are looked at. A read of the status of this process is made by
-//! the runtime, which then writes into the lines `SigIgn` and `SigCgt` what the program has asked for. All other reads are made in place, as they may wait.
+//! the runtime, which then writes into the lines `SigBlk`, `SigIgn` and `SigCgt` what the program has asked for. All other reads are made in place, as they may wait.
 //!
 //! A line that is not read whole, by one call, is left as the kernel shows it.
 #![allow(unsafe_code)] // reason: reads the app's paths, writes into threads' tables.
@@ -17,7 +18,7 @@ use crate::base::syscalls::{self, Role};
 use crate::crossing::arch;
 use crate::engine::kernel_writes::words;
 use crate::engine::signals::Actions;
-use crate::engine::state::Runtime;
+use crate::engine::state::{Runtime, Thread};
 
 /// The last part of the file's path.
 const NAME: &[u8] = b"status";
@@ -52,19 +53,17 @@ pub fn opens(number: u32, args: &[u64; 6]) -> bool {
     false
 }
 
-/// Returns whether a descriptor is of the status of this process, or of one of its threads.
-fn is_own(fd: i32) -> bool {
+/// Returns the thread of this process, the first one or any, of whose status a descriptor is.
+fn own(fd: i32) -> Option<u32> {
     let mut name = [0; 64];
-    let Some(len) = sys::link_of(fd, &mut name) else {
-        return false;
-    };
+    let len = sys::link_of(fd, &mut name)?;
     let mut parts = name[..len].rsplit(|&byte| byte == b'/');
     if parts.next() != Some(NAME) {
-        return false;
+        return None;
     }
     let number = core::str::from_utf8(parts.next().unwrap_or_default());
     let number = number.ok().and_then(|digits| digits.parse().ok());
-    number.is_some_and(|tid| sys::is_thread(sys::getpid() as u32, tid))
+    number.filter(|&tid| sys::is_thread(sys::getpid() as u32, tid))
 }
 
 /// The buffers of a read that got `bytes`: addresses, and how many each got.
@@ -85,10 +84,26 @@ fn buffers(number: u32, args: &[u64; 6], mut bytes: u64) -> [[u64; 2]; BUFFERS] 
     found
 }
 
-/// Puts into the lines of `text` the synchronous signals that are ignored and those that are handled.
-fn correct(text: &mut [u8], signals: [u64; 2]) {
+/// Signals as a thread finds them in its status.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// Blocked, beside what the kernel says.
+    pub blocked: u64,
+    /// Of the synchronous ones, those that are ignored.
+    pub ignored: u64,
+    /// Of the synchronous ones, those that have a handler.
+    pub handled: u64,
+}
+
+/// Puts into the lines of `text` what is to be shown.
+fn correct(text: &mut [u8], shown: Shown) {
     let synchronous = Actions::synchronous_bits();
-    for (title, set) in [b"\nSigIgn:\t", b"\nSigCgt:\t"].into_iter().zip(signals) {
+    let lines = [
+        (b"\nSigBlk:\t", 0, shown.blocked),
+        (b"\nSigIgn:\t", synchronous, shown.ignored),
+        (b"\nSigCgt:\t", synchronous, shown.handled),
+    ];
+    for (title, instead, set) in lines {
         let found = text.windows(title.len()).position(|part| part == title);
         let Some(digits) = found.and_then(|at| text.get_mut(at + title.len()..)?.get_mut(..DIGITS))
         else {
@@ -98,7 +113,7 @@ fn correct(text: &mut [u8], signals: [u64; 2]) {
         let Ok(shown) = u64::from_str_radix(shown, 16) else {
             continue;
         };
-        let mut right = shown & !synchronous | set;
+        let mut right = shown & !instead | set;
         for digit in digits.iter_mut().rev() {
             *digit = b"0123456789abcdef"[(right & 15) as usize];
             right >>= 4;
@@ -107,7 +122,7 @@ fn correct(text: &mut [u8], signals: [u64; 2]) {
 }
 
 /// A call has read `bytes` of the status of this process.
-pub fn answer(number: u32, args: &[u64; 6], bytes: i64, signals: [u64; 2]) {
+pub fn answer(number: u32, args: &[u64; 6], bytes: i64, shown: Shown) {
     let Ok(bytes) = u64::try_from(bytes) else {
         return;
     };
@@ -127,7 +142,7 @@ pub fn answer(number: u32, args: &[u64; 6], bytes: i64, signals: [u64; 2]) {
         &mut text,
     );
     let before = text;
-    correct(&mut text, signals);
+    correct(&mut text, shown);
     if whole && text != before {
         each(
             &mut |at, part| whole &= part.is_empty() || sys::write_checked(part, at),
@@ -148,9 +163,21 @@ impl Runtime {
         }
     }
 
+    /// Returns the signals that the status has to show which `thread` reads from a descriptor.
+    pub fn shown_signals(&mut self, thread: &mut Thread, fd: i32) -> Shown {
+        let [ignored, handled] = self.actions_of(thread).synchronous();
+        Shown {
+            blocked: own(fd).map_or(0, |tid| self.hidden_of(tid)),
+            ignored,
+            handled,
+        }
+    }
+
     /// Returns whether the runtime must make a call, which reads the status of this process.
     pub fn reads_status(&self, number: u32, args: &[u64; 6]) -> bool {
-        self.status_file && syscalls::role(number) == Role::ReadsFiles && is_own(args[0] as i32)
+        self.status_file
+            && syscalls::role(number) == Role::ReadsFiles
+            && own(args[0] as i32).is_some()
     }
 }
 
@@ -172,13 +199,25 @@ mod tests {
         let all = Actions::synchronous_bits();
         let mut text = *b"Name:\tx\nSigIgn:\t0000000000001000\nSigCgt:\t00000001800004d8\nEnd";
         let before = text;
-        correct(&mut text, [0x10, all & !0x10]);
+        let shown = |ignored, handled| Shown {
+            blocked: 0,
+            ignored,
+            handled,
+        };
+        correct(&mut text, shown(0x10, all & !0x10));
         assert_eq!(&text[..33], b"Name:\tx\nSigIgn:\t0000000000001010\n");
-        correct(&mut text, [0, all & 0x4d8]);
+        correct(&mut text, shown(0, all & 0x4d8));
         assert_eq!(text, before);
+        let mut blocked = *b"\nSigBlk:\t0000000000000001\n";
+        let hidden = Shown {
+            blocked: 0x400,
+            ..shown(0, 0)
+        };
+        correct(&mut blocked, hidden);
+        assert_eq!(&blocked, b"\nSigBlk:\t0000000000000401\n");
         // Not whole.
         let (mut cut, end) = (*b"\nSigIgn:\t00000000000010", *b"\nSigIgn:\t00000000000010");
-        correct(&mut cut, [0x10, 0]);
+        correct(&mut cut, shown(0x10, 0));
         assert_eq!(cut, end);
     }
 
@@ -187,7 +226,12 @@ mod tests {
         let (mut one, mut two) = (*b"\nSigIgn:\t0000", *b"000000001000\nx");
         let list = [one.as_mut_ptr() as u64, 13, two.as_mut_ptr() as u64, 14];
         let args = [0, list.as_ptr() as u64, 2, 0, 0, 0];
-        answer(nr::__NR_readv, &args, 27, [0x10, 0]);
+        let shown = Shown {
+            blocked: 0,
+            ignored: 0x10,
+            handled: 0,
+        };
+        answer(nr::__NR_readv, &args, 27, shown);
         // SAFETY: written by the call, through addresses.
         let read = unsafe {
             (

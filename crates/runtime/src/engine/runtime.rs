@@ -42,6 +42,7 @@ impl Runtime {
     /// Takes a thread from the list.
     pub fn remove(&mut self, thread: &Thread) {
         self.threads.retain(|t| !core::ptr::eq(*t, thread));
+        self.count_blocked();
     }
 
     /// Takes a thread from the list that is on its way out, or ends, and uses memory of the runtime meanwhile. [`crate::engine::state::Process::busy`] counts it.

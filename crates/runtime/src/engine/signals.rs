@@ -12,6 +12,7 @@ use crate::base::signals::{
 };
 use crate::base::sys;
 use crate::crossing::arch;
+use crate::engine::blocked::{Blocked, BlockedState};
 
 /// Flags of dispositions that the kernel keeps.
 const KNOWN_FLAGS: u64 = 0xdc00_0807;
@@ -42,6 +43,10 @@ pub struct Pending {
     pub returning: Option<Returning>,
     /// The app's mask while the kernel's is another.
     pub true_mask: Option<u64>,
+    /// The app's block of SIGSEGV.
+    pub blocked: BlockedState,
+    /// The mask of the call that the thread waits in, if that has one of its own.
+    pub waits_with: Option<u64>,
     /// The trap flag leads through the cache.
     pub rolling: bool,
     /// The app's alignment checks are off until the next boundary.
@@ -59,6 +64,8 @@ pub struct Returning {
     pub frame: u64,
     /// The app's alternate stack up to then.
     pub stack: AltStack,
+    /// The app's block of SIGSEGV up to then.
+    pub blocked: Blocked,
 }
 
 /// State that a child process changes in the thread that it shares memory with.
@@ -68,7 +75,7 @@ pub struct BeforeChild {
     pub leaving: bool,
     /// `Context::pending`
     pub pending: u32,
-    /// [`Pending::mask_override`]
+    /// [`Pending::true_mask`]
     pub mask: Option<u64>,
     /// [`Starting::locked`](crate::engine::parts::Starting::locked)
     pub locked: Option<u64>,
@@ -94,7 +101,7 @@ pub fn unblock_trap(signals: &mut Pending) {
     let mask = get_mask();
     if mask & bit(SIGTRAP) != 0 {
         // First: one that is pending comes at once.
-        signals.true_mask = Some(mask);
+        signals.true_mask = Some(signals.app_mask(mask));
         // And nothing else changes: a signal that came since is kept, with all others blocked.
         change_mask(SIG_UNBLOCK, Some(&bit(SIGTRAP)));
     }
@@ -332,6 +339,8 @@ impl Pending {
             entering: false,
             returning: None,
             true_mask: None,
+            blocked: BlockedState::none(),
+            waits_with: None,
             rolling: false,
             unaligned: false,
             before_child: None,
@@ -449,13 +458,9 @@ impl Pending {
         rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
     }
 
-    /// Returns whether the app blocks a signal that the kernel does not.
+    /// Returns whether the app blocks a signal that the kernel does not. A signal that comes in a call that waits meets the mask of that.
     pub fn is_masked(&self, signal: i32) -> bool {
-        self.true_mask.is_some_and(|mask| mask & bit(signal) != 0)
-    }
-
-    /// The app's mask, while the kernel's is another.
-    pub const fn mask_override(&self) -> Option<u64> {
-        self.true_mask
+        const NONE: u64 = 0;
+        self.waits_with.unwrap_or_else(|| self.app_mask(NONE)) & bit(signal) != 0
     }
 }

@@ -149,6 +149,7 @@ impl Thread {
         thread_page.area.store(self.area, Relaxed);
         let stack = &raw const self.signals.stack as u64;
         thread_page.stack.store(stack, Relaxed);
+        self.tell_hidden();
     }
 
     /// Its context.

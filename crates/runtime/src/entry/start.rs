@@ -387,6 +387,7 @@ fn enter(
     thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
+    let _ = runtime.begins_with_mask(thread, signals::get_mask());
     let app_pc = AppPc(args.app_pc);
     if taken.is_err() {
         context.next_pc = app_pc;

@@ -87,6 +87,8 @@ pub struct Pages {
     pub unsteady: bool,
     /// Memory that the app has marked for code generated at run time.
     jit: Ranges,
+    /// A thread blocks the signal by which stores are seen.
+    pub blocked: bool,
     /// Pages that the kernel writes to in its own time.
     given_up: BTreeSet<u64>,
     /// The stack pointer of the thread that is about to execute code.
@@ -150,7 +152,7 @@ impl Pages {
     pub fn ready(&mut self, page: u64, believed: u32) -> bool {
         let stack = self.stack.saturating_sub(BELOW_STACK)..self.stack.saturating_add(ABOVE_STACK);
         let full = self.runs >= MAX_RUNS || self.unsteady || self.closed || stack.contains(&page);
-        let full = full || self.jit.hold(page) || self.given_up.contains(&page);
+        let full = full || self.blocked || self.jit.hold(page) || self.given_up.contains(&page);
         let known = self.pages.entry(page).or_insert(Page {
             state: State::Open,
             believed,

@@ -151,7 +151,8 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     thread.is_current();
     let process = thread.process;
     context.next_pc = pc;
-    signals::set_mask(thread_page.mask.load(Relaxed));
+    let mask = thread_page.mask.load(Relaxed);
+    signals::set_mask(process.runtime.lock().begins_with_mask(thread, mask));
     if process.queue.take(&mut thread.writer).is_err() {
         if thread
             .call

@@ -315,11 +315,12 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         let state = &process.queue.control().process.state;
         state.store(State::Exec as u32, Release);
     }
-    signals::set_mask(mask);
+    // The new program's, too.
+    signals::set_mask(thread.signals.app_mask(mask));
     // SAFETY: the app's own call with its own arguments; the word is the context's.
     let result = unsafe { arch::unless_pending(number.into(), a, &raw const context.pending) };
     // Not the app's any more, if a signal is kept.
-    let mask = signals::block_all();
+    let after = signals::block_all();
     ignored(thread, true);
     limited(&limits::settle);
     if asked {
@@ -331,7 +332,8 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     if thread.spawned.is_some() && process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
-    signals::set_mask(mask);
+    // What a kept signal has blocked stays blocked.
+    signals::set_mask(thread.signals.blocked.get().to_kernel(after));
     (result != arch::CALLED_OFF).then_some(result)
 }
 

@@ -45,7 +45,7 @@
 //! * What was kept is delivered before a fault of the instruction after it: that is executed again.
 //! * A kept signal is not sent again where its place among others of its number would be lost, but
 //!   delivered first, when the thread leaves too.
-//! * The app's mask is the kernel's, except while `Pending::true_mask` holds it.
+//! * The app's mask is the kernel's, except while `Pending::true_mask` holds it, and but for SIGSEGV (`engine::blocked`).
 //! * A default or ignored disposition is the kernel's business, except for the synchronous
 //!   signals, whose default action is carried out on the app's own code, so that a core dump shows
 //!   the app.
@@ -58,6 +58,7 @@ mod handler;
 mod instruction;
 mod kept;
 mod leave;
+mod masks;
 mod place;
 mod waits;
 mod written;
@@ -80,6 +81,7 @@ use instruction::{is_general_fault, is_int1, is_popf, may_be_step, repeated, tra
 use kept::{give_back_aside, keep, restore_mask, set_aside};
 pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
+pub use masks::change_mask;
 use place::{DeliveryPoint, Where, in_runtime, place};
 use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
@@ -198,7 +200,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             return 0;
         } else if let Some(blocked) = request {
             thread.leaving = true;
-            let mask = frame.sigmask | blocked;
+            let mask = thread.signals.app_mask(frame.sigmask) | blocked;
             thread.signals.true_mask.get_or_insert(mask);
         } else {
             keep(thread, info, frame);
@@ -230,7 +232,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         native::host_gone(thread, context);
         if frame.sigmask & bit(SIGTRAP) != 0 {
             // The mask of the thread where it goes on, not that of this handler.
-            thread.signals.true_mask = Some(frame.sigmask);
+            thread.signals.true_mask = Some(thread.signals.app_mask(frame.sigmask));
             frame.sigmask &= !bit(SIGTRAP);
         }
     }
@@ -267,7 +269,8 @@ fn asked_to_leave(
         }
         Where::Inside(..) | Where::Lead => {
             let signals = &mut thread.signals;
-            signals.true_mask.get_or_insert(frame.sigmask | blocked);
+            let mask = signals.app_mask(frame.sigmask) | blocked;
+            signals.true_mask.get_or_insert(mask);
             frame.sigmask = ALL_BUT_SYNCHRONOUS;
             roll(runtime, thread, frame);
         }
@@ -377,7 +380,7 @@ fn in_order(
         set_aside(thread, info);
         return arrived(runtime, thread, context, frame, app, at);
     }
-    restore_mask(thread, frame);
+    restore_mask(runtime, thread, frame);
     deliver(runtime, thread, context, info, frame, found);
 }
 
@@ -393,7 +396,12 @@ fn kept_first(
 ) {
     thread.signals.rolling = false;
     frame.eflags &= !TRAP_FLAG;
-    restore_mask(thread, frame);
+    if thread.signals.waited_with.is_none() && thread.signals.is_masked(kept.signo) {
+        // It came before a call that would have waited with another mask.
+        set_aside(thread, kept);
+        return arrived(runtime, thread, context, frame, app, at);
+    }
+    restore_mask(runtime, thread, frame);
     let caused = false;
     deliver(
         runtime,
@@ -495,7 +503,7 @@ fn arrived(
         to_app_state(runtime, thread, context, frame, app, at);
         return leave(runtime, thread, context, frame);
     }
-    restore_mask(thread, frame);
+    restore_mask(runtime, thread, frame);
     go_on(runtime, thread, context, frame, app, at);
 }
 
@@ -601,12 +609,15 @@ fn deliver(
         return leave(runtime, thread, context, frame);
     }
     let signal = info.signo;
-    let action = runtime.actions_of(thread).0[signal as usize];
+    let action = match caused && thread.signals.app_mask(frame.sigmask) & bit(signal) != 0 {
+        // Natively the kernel ends a process for a fault that is blocked.
+        true => Action::default(),
+        false => runtime.actions_of(thread).0[signal as usize],
+    };
     match action.handler {
         // The kernel has refused the frame that a handler returned to. No instruction would cause that again.
         SIG_DFL | SIG_IGN if caused && frame.rip == Landmarks::sigreturned() => {
             to_app_state(runtime, thread, context, frame, app, at);
-            frame.sigmask &= !bit(signal);
             die(runtime, thread, context, info, frame, true);
         }
         // The kernel does not let an instruction's fault be ignored.
@@ -652,7 +663,7 @@ fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut U
         let signals = &mut thread.signals;
         if frame.sigmask & bit(SIGTRAP) != 0 && signals.true_mask.is_none() {
             // The way out ends in a trap.
-            signals.true_mask = Some(frame.sigmask);
+            signals.true_mask = Some(signals.app_mask(frame.sigmask));
             frame.sigmask &= !bit(SIGTRAP);
         }
     } else {

@@ -123,6 +123,9 @@ fn by_number(thread: &mut Thread, context: &mut Context, number: u32, next: AppP
     let a = args(context);
     match number {
         nr::__NR_rt_sigaction => Handled::Made(sigaction(thread, &a)),
+        nr::__NR_rt_sigprocmask => {
+            Handled::unless_signalled(signal::change_mask(thread, context, &a))
+        }
         nr::__NR_sigaltstack => Handled::Made(altstack(thread, context, &a)),
         nr::__NR_rt_sigreturn => {
             sigreturn(thread, context, before(next));
@@ -270,9 +273,9 @@ fn write(thread: &mut Thread, context: &Context, number: u32, a: &[u64; 6]) -> i
         nr::__NR_read | nr::__NR_pread64 | nr::__NR_readv => {
             let result = pass(thread, context, number);
             let mut runtime = process.runtime.lock();
-            let signals = runtime.actions_of(thread).synchronous();
+            let shown = runtime.shown_signals(thread, a[0] as i32);
             drop(runtime);
-            own_status::answer(number, a, result, signals);
+            own_status::answer(number, a, result, shown);
             result
         }
         _ => pass(thread, context, number),
@@ -432,7 +435,9 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     thread.signals.returning = Some(Returning {
         frame: at,
         stack: thread.signals.stack,
+        blocked: thread.signals.blocked.get(),
     });
+    frame.sigmask = (thread.process.runtime.lock()).take_mask(thread, frame.sigmask);
     let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
@@ -451,12 +456,13 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
         // SAFETY: taken for the process that was not started.
         unsafe { thread.process.runtime.release() };
     }
+    let here = thread.call.at;
+    let mut runtime = thread.process.runtime.lock();
     // Nothing was returned from.
     if let Some(returning) = thread.signals.returning.take() {
         thread.signals.stack = returning.stack;
+        runtime.blocks_as_before(thread, returning.blocked);
     }
-    let here = thread.call.at;
-    let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, here, None, false);
 }
 

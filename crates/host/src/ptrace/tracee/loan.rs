@@ -10,7 +10,7 @@ use libc::user_regs_struct as Regs;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::stops::{Event, interrupt, wait, wait_for_stop};
+use super::stops::{Event, Waited, interrupt, wait, wait_for_stop};
 use super::{SYSCALL_BYTES, Tracees, other};
 use crate::kernel::maps::{Mapping, mappings};
 
@@ -153,7 +153,7 @@ impl Tracees {
                 Event::Nothing => {
                     interrupt(tid);
                     return match wait_for_stop(tid, limit + STOP) {
-                        Some(true) => Ok(()),
+                        Waited::Stopped => Ok(()),
                         _ => Err(gone()),
                     };
                 }

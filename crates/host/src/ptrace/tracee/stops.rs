@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::fs;
 use std::mem::zeroed;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,17 @@ pub(super) enum Event {
     Call,
     /// Stopped as asked, or with the whole process.
     Stopped,
+}
+
+/// Outcome of a wait for a stop.
+pub(super) enum Waited {
+    Stopped,
+    /// It has ended, and the kernel has told us.
+    Gone,
+    /// It has ended. The kernel does not tell that of a process's first thread before it has told the ends of the others.
+    Untold,
+    /// It is too late.
+    Late,
 }
 
 thread_local! {
@@ -57,12 +69,12 @@ pub(super) fn stopped_late() -> (Vec<Pid>, bool) {
     let mut stopped = Vec::new();
     LATE.with_borrow_mut(|late| {
         late.retain(|&tid| match wait_for_stop(tid, Instant::now()) {
-            Some(true) => {
+            Waited::Stopped => {
                 stopped.push(tid);
                 false
             }
-            Some(false) => false,
-            None => true,
+            Waited::Gone => false,
+            Waited::Untold | Waited::Late => true,
         });
         (stopped, !late.is_empty())
     })
@@ -105,17 +117,18 @@ pub(super) fn interrupt(tid: Pid) {
     let _ = ptrace::interrupt(tid);
 }
 
-/// Waits until a thread stops; `Some(false)` when it has ended, `None` when it is too late.
-pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Option<bool> {
-    let mut looks = 0;
+/// Waits until a thread stops.
+pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Waited {
+    const OFTEN: u32 = 20;
+    let mut looks = 0_u32;
     loop {
         match wait(tid, libc::WNOHANG) {
             Event::Stopped if is_at_fault(tid) => {
                 // It stops next with that signal.
                 let _ = ptrace::cont(tid, None);
             }
-            Event::Stopped => return Some(true),
-            Event::Gone => return Some(false),
+            Event::Stopped => return Waited::Stopped,
+            Event::Gone => return Waited::Gone,
             Event::Signal(signal) => {
                 // It gets that first, as it would have.
                 interrupt(tid);
@@ -125,15 +138,29 @@ pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Option<bool> {
             Event::Call => {
                 let _ = ptrace::cont(tid, None);
             }
-            Event::Nothing if Instant::now() >= limit => return None,
+            Event::Nothing if Instant::now() >= limit => return Waited::Late,
             Event::Nothing => {
                 looks += 1;
-                if looks > 20 {
+                if looks.is_multiple_of(OFTEN) && has_ended(tid) {
+                    return Waited::Untold;
+                }
+                if looks > OFTEN {
                     std::thread::sleep(Duration::from_micros(50));
                 } else {
                     std::thread::yield_now();
                 }
             }
+        }
+    }
+}
+
+/// Returns whether a thread has ended, which the kernel may not have told us.
+pub(super) fn has_ended(tid: Pid) -> bool {
+    match fs::read_to_string(format!("/proc/{tid}/stat")) {
+        Err(_) => true,
+        Ok(stat) => {
+            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            state.starts_with(['Z', 'X'])
         }
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn die(
     runtime.actions_of(thread).0[info.signo as usize] = Action::default();
     set_action(info.signo, &Action::default());
     if send {
+        // What is delivered is not blocked.
+        let mask = thread.signals.app_mask(frame.sigmask) & !bit(info.signo);
+        frame.sigmask = runtime.take_mask(thread, mask);
         requeue(info);
     }
     leave(runtime, thread, context, frame);
@@ -81,7 +84,8 @@ pub(super) fn call_handler(
     let signals = &mut thread.signals;
     let mut shown = *frame;
     shown.stack = signals.stack;
-    shown.oldmask = frame.sigmask;
+    shown.sigmask = signals.app_mask(frame.sigmask);
+    shown.oldmask = shown.sigmask;
     shown.fpstate = if frame.fpstate == 0 { 0 } else { vector_at };
     // The kernel shows the fault that was the last to raise a signal. Its own may be one of the runtime's.
     let stepped = shown.trapno == DEBUG_TRAP && info.signo != SIGTRAP;
@@ -135,9 +139,7 @@ pub(super) fn call_handler(
     runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
     let signals = &mut thread.signals;
     // A wait with a mask of its own leaves that to the handler.
-    if let Some(waiting) = signals.waited_with.take() {
-        frame.sigmask = waiting;
-    }
+    let mut mask = (signals.waited_with.take()).unwrap_or(shown.sigmask) | action.mask;
     if signals.stack.flags & SS_AUTODISARM != 0 {
         signals.stack = AltStack {
             sp: 0,
@@ -147,10 +149,10 @@ pub(super) fn call_handler(
         };
     }
     signals.entering = true;
-    frame.sigmask |= action.mask;
     if action.flags & SA_NODEFER == 0 {
-        frame.sigmask |= bit(info.signo);
+        mask |= bit(info.signo);
     }
+    frame.sigmask = runtime.take_mask(thread, mask);
     frame.use_plain_segments();
     // Registers as at the start of a handler; the kernel gives it fresh vector state.
     *frame.rsp() = at;
@@ -184,12 +186,11 @@ fn no_room(
         fields: [0; 14],
     };
     let action = runtime.actions_of(thread).0[SIGSEGV as usize];
-    let blocked = frame.sigmask & bit(SIGSEGV) != 0;
+    let blocked = thread.signals.app_mask(frame.sigmask) & bit(SIGSEGV) != 0;
     if info.signo != SIGSEGV && action.handler > SIG_IGN && !blocked {
         return call_handler(runtime, thread, context, &fault, frame, &action, false);
     }
     runtime.actions_of(thread).0[SIGSEGV as usize] = Action::default();
-    frame.sigmask &= !bit(SIGSEGV);
     die(runtime, thread, context, &fault, frame, true);
 }
 

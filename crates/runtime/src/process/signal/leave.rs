@@ -3,12 +3,12 @@
 
 use crate::base::area::Context;
 use crate::base::limits;
-use crate::base::signals::requeue;
 use crate::base::signals::{Action, Info, Ucontext};
 use crate::base::signals::{
     SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGTRAP, SS_DISABLE, TRAP_FLAG,
 };
 use crate::base::signals::{bit, is_synchronous, set_action, set_mask};
+use crate::base::signals::{requeue, send_again};
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::parts::WayOut;
@@ -78,11 +78,10 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
         // The kernel takes none of no size, unless it is said to be none.
         frame.stack.flags = SS_DISABLE;
     }
-    if let Some(mask) = signals.true_mask.take() {
-        frame.sigmask = mask;
-    }
+    frame.sigmask = signals.app_mask(frame.sigmask);
+    signals.true_mask = None;
     if let Some(info) = signals.kept.take() {
-        requeue(&info);
+        send_again(&info);
     }
     signals.rolling = false;
     if let Some(saved) = signals.before_child.take() {

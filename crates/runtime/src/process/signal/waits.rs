@@ -47,9 +47,14 @@ fn mask(number: u32, a: &[u64; 6]) -> Option<u64> {
 pub fn wait(thread: &mut Thread, context: &Context, number: u32, args: &[u64; 6]) -> Option<i64> {
     const EINTR: i64 = -4;
     let mask = mask(number, args);
+    let waits_with = &raw mut thread.signals.waits_with;
+    // SAFETY: a field of this thread's, which a handler of it may read.
+    unsafe { waits_with.write_volatile(mask) };
     // SAFETY: the app's own call with its own arguments; the context's word is this thread's.
     let result =
         unsafe { arch::unless_pending(u64::from(number), args, &raw const context.pending) };
+    // SAFETY: likewise.
+    unsafe { (&raw mut thread.signals.waits_with).write_volatile(None) };
     if result == arch::CALLED_OFF {
         return None;
     }

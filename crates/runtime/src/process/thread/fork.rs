@@ -321,6 +321,7 @@ impl Thread {
         }
         gone.into_iter().for_each(give_up);
         runtime.threads.push(&raw const *self);
+        runtime.count_blocked();
         runtime.pages = 1;
         runtime.numbers = 1;
     }
@@ -376,7 +377,7 @@ pub unsafe extern "C" fn child(context: &mut Context) {
     let saved = crate::engine::signals::BeforeChild {
         leaving: thread.leaving,
         pending: context.pending,
-        mask: thread.signals.mask_override(),
+        mask: thread.signals.true_mask,
         locked,
     };
     native::leave(thread, context);

@@ -123,7 +123,7 @@ impl Thread {
             waited_for: false,
         });
         let mask = signals::block_all();
-        child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
+        child.signals.first_mask = self.signals.app_mask(mask);
         let control = process.queue.control();
         control.process.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
@@ -202,7 +202,8 @@ pub unsafe extern "C" fn begin(context: &mut Context) {
         process.runtime.lock().actions_of(thread).cleared();
     }
     // First: who leaves here needs the trap, and must know the app's own mask.
-    signals::set_mask(thread.signals.first_mask);
+    let mask = thread.signals.first_mask;
+    signals::set_mask(process.runtime.lock().begins_with_mask(thread, mask));
     if process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }

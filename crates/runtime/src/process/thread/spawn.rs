@@ -121,7 +121,7 @@ impl Thread {
             child
         };
         let mask = signals::block_all();
-        child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
+        child.signals.first_mask = self.signals.app_mask(mask);
         let control = process.queue.control();
         control.process.spawned.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
