@@ -89,9 +89,9 @@ fn buffers(number: u32, args: &[u64; 6], mut bytes: u64) -> [[u64; 2]; BUFFERS] 
 pub struct Shown {
     /// Blocked, beside what the kernel says.
     pub blocked: u64,
-    /// Of the synchronous ones, those that are ignored.
+    /// Synchronous ones that are ignored.
     pub ignored: u64,
-    /// Of the synchronous ones, those that have a handler.
+    /// Synchronous ones that have a handler.
     pub handled: u64,
 }
 

@@ -4,6 +4,7 @@
 use linux_raw_sys::general as nr;
 use trommel_queue::WINDOW_SIGNAL;
 
+use crate::base::blocked::{Blocked, BlockedState};
 use crate::base::signals::{
     ALL_BUT_SYNCHRONOUS, Action, AltStack, CANNOT_BE_BLOCKED, Info, SA_NODEFER, SA_ONSTACK,
     SA_RESTORER, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_UNBLOCK, SIGNALS, SIGTRAP, SS_AUTODISARM,
@@ -12,7 +13,6 @@ use crate::base::signals::{
 };
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::blocked::{Blocked, BlockedState};
 
 /// Flags of dispositions that the kernel keeps.
 const KNOWN_FLAGS: u64 = 0xdc00_0807;
