@@ -112,7 +112,12 @@ fn code(
             .iter()
             .for_each(|n| output::complain(n));
     }
-    let notes = [notes::left_early(&input), notes::inexact(format, &input)];
+    let notes = [
+        notes::lineless(format, &input),
+        notes::stripped(format, &input),
+        notes::left_early(&input),
+        notes::inexact(format, &input),
+    ];
     notes.iter().flatten().for_each(|n| output::complain(n));
     let mut of = Vec::new();
     if !exact {
@@ -135,10 +140,17 @@ fn code(
         Modules::All => String::new(),
     };
     of.iter().for_each(|note| more += &format!("; {note}"));
+    let debug = match input.modules[..] {
+        [one] => input.symbols.separate_debug(one),
+        _ => None,
+    };
+    let debug = debug.map(|path| output::command_line(&[path.as_os_str().as_bytes().to_vec()]));
     let source = choose::source(&mut input);
     let next = |file: &str| {
         format.next(&Next {
             source: source.as_deref(),
+            debug: debug.as_deref(),
+            stripped: own.is_some_and(|own| !own.symbols),
             file,
             module: &module,
             made: &made,

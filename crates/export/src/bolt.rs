@@ -1,12 +1,13 @@
 //! BOLT's own format (`.fdata`): branches by function and offset.
 //!
 //! A line is `1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT`, offsets in hexadecimal. `0 [unknown] 0` stands for code of other files.
-//! Functions that are local to a source file have its name and a number after their own, as BOLT calls them: `f/file.c/1`.
+//! Functions that are local to a source file have its name and a number after their own, as BOLT calls them: `f/file.c/1`. A function or a
+//! part of one whose symbol was stripped is known by the entry in `.eh_frame` that describes it: `__BOLT_FDE_FUNCat1234`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-use trommel_symbol::FunctionSymbol;
+use trommel_symbol::{FunctionSymbol, Span, Spans};
 use trommel_tuple::Place;
 
 use crate::error::ExportError;
@@ -42,8 +43,14 @@ impl Format for Bolt {
         let Next {
             file, module, made, ..
         } = next;
+        // The profile may have the name that the new program usually has.
+        let end = if *file == format!("{made}.bolt") {
+            "bolt.new"
+        } else {
+            "bolt"
+        };
         let blocks =
-            format!("llvm-bolt {module} -o {made}.bolt --data={file} --reorder-blocks=ext-tsp");
+            format!("llvm-bolt {module} -o {made}.{end} --data={file} --reorder-blocks=ext-tsp");
         match next.relocations {
             true => {
                 format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold")
@@ -59,10 +66,12 @@ impl Format for Bolt {
         input.check_original(flow.module, false)?;
         // BOLT knows functions by the file's own table, not by one that stands elsewhere.
         let own = input.symbols.own_tables(flow.module);
-        let named = Named::new(input.symbols.function_symbols(flow.module));
+        let mut named = Named::new(input.symbols.function_symbols(flow.module));
         if own.is_some_and(|own| !own.symbols) || named.functions.is_empty() {
             return Err(input.nameless(flow.module, self.name()));
         }
+        let sections = input.symbols.section_symbols(flow.module);
+        named.add_stripped(&input.program.modules[&flow.module].spans, &sections);
         let mut all: BTreeMap<(At<'_>, At<'_>), u64> = BTreeMap::new();
         for transfer in leaders::transfers(input, &code, &flow) {
             let at = |place: Place| match flow.has(place) {
@@ -135,6 +144,22 @@ impl Named {
             }
         }
         Self { functions }
+    }
+
+    /// Adds functions that have no symbol, but are described.
+    fn add_stripped(&mut self, spans: &Spans, sections: &[(u64, Vec<u8>)]) {
+        let functions = spans.all().iter().filter(|span| !span.stub && span.sized);
+        let has_name = |span: &&Span| self.at(span.range.start) != At::Unknown;
+        let stripped: Vec<&Span> = functions.filter(|span| !has_name(span)).collect();
+        for Span { range, .. } in stripped {
+            let section = sections.iter().find(|(start, _)| *start == range.start);
+            let name = match section {
+                Some((_, name)) => format!("{}/1", escaped(name)),
+                None => format!("__BOLT_FDE_FUNCat{:x}", range.start),
+            };
+            self.functions.push((range.start, range.end, name));
+        }
+        self.functions.sort_by_key(|(start, ..)| *start);
     }
 
     fn at(&self, address: u64) -> At<'_> {

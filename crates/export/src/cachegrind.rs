@@ -25,6 +25,10 @@ impl Format for Cachegrind {
         Modules::All
     }
 
+    fn has_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "cachegrind"
     }

@@ -35,6 +35,10 @@ impl Format for Callgrind {
         Modules::All
     }
 
+    fn has_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "callgrind"
     }

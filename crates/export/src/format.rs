@@ -27,6 +27,10 @@ pub struct Next<'a> {
     pub relocations: bool,
     /// BOLT has rewritten the module.
     pub rewritten: bool,
+    /// The module has no function symbols of its own.
+    pub stripped: bool,
+    /// The separate file of the module's debug information, as a shell takes it.
+    pub debug: Option<&'a str>,
     /// The source file of the module's function with most instructions, if it is there.
     pub source: Option<&'a str>,
 }
@@ -45,6 +49,14 @@ pub trait Format: Sync {
     }
     /// Returns true if an optimiser reads the format, to which inconsistent estimates are of less use.
     fn is_for_optimisers(&self) -> bool {
+        false
+    }
+    /// The part of a profile that is lost where functions have no symbol in the module's own file; `None` where nothing is.
+    fn lost_without_symbols(&self) -> Option<&'static str> {
+        None
+    }
+    /// Returns true if the format has source lines, and can be written without any.
+    fn has_lines(&self) -> bool {
         false
     }
     /// Returns true if the format tells processes apart.

@@ -101,6 +101,18 @@ impl<'f> Input<'_, 'f> {
         Ok((code, flow))
     }
 
+    /// Functions and parts of functions that were executed in a module, and have no symbol in its own file.
+    pub fn without_symbols(&self, module: ModuleId) -> usize {
+        let symbols = self.symbols.function_symbols(module);
+        let mut starts: Vec<u64> = symbols.iter().map(|symbol| symbol.start).collect();
+        starts.sort_unstable();
+        let functions = self.program.functions.iter();
+        let functions = functions.filter(|f| f.module == module && !f.stub);
+        let own = functions.filter_map(|f| f.ranges.first());
+        own.filter(|range| starts.binary_search(&range.start).is_err())
+            .count()
+    }
+
     /// The reason why functions of a module have no names in its own file.
     pub(crate) fn nameless(&self, module: ModuleId, format: &'static str) -> ExportError {
         let has_labels = self

@@ -56,7 +56,7 @@ impl Format for Lcov {
             let range = *start..start.saturating_add(bytes.len() as u64);
             for row in input.symbols.rows(flow.module, &range) {
                 let spans = &input.program.modules[&flow.module].spans;
-                let function = span_of(spans, row.range.start);
+                let function = function_of(spans, &sources, row.range.start);
                 if is_made(spans, function, &sources, row.range.start) {
                     continue;
                 }
@@ -96,6 +96,12 @@ impl Format for Lcov {
     }
 }
 
+/// The number of the function that an address is in. A part that was put elsewhere is of its function by the debug information, where
+/// its own symbol was stripped.
+fn function_of(spans: &Spans, sources: &Sources, at: u64) -> Option<usize> {
+    span_of(spans, sources.start_of(at).unwrap_or(at))
+}
+
 /// The most that any straight line in a range was executed.
 fn most(flow: &ModuleFlow, range: &std::ops::Range<u64>) -> u64 {
     // Straight lines do not overlap, but for shared bytes of two instructions.
@@ -128,7 +134,8 @@ fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) ->
     let mut all = ByFile::new();
     let spans = &input.program.modules[&flow.module].spans;
     for (number, span) in spans.all().iter().enumerate() {
-        if span.name.is_empty() || span.stub || spans.whole(number) != number {
+        let linkage = named(span, sources);
+        if linkage.is_empty() || span.stub || spans.whole(number) != number {
             continue;
         }
         let start = span.range.start;
@@ -142,7 +149,7 @@ fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) ->
             continue;
         };
         let count = most(flow, &(start..start.saturating_add(1)));
-        let name = one_line(&String::from_utf8_lossy(named(span, sources))).replace(',', ";");
+        let name = one_line(&String::from_utf8_lossy(linkage)).replace(',', ";");
         let of_file = all.entry(row.file).or_default();
         let (line, calls) = of_file.entry(name).or_insert((row.line, 0));
         *line = row.line.min(*line);

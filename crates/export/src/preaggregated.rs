@@ -39,9 +39,14 @@ impl Format for Preaggregated {
     fn next(&self, next: &Next<'_>) -> String {
         let Next { file, module, .. } = next;
         let command = format!("perf2bolt -pa -p {file} -o {file}.fdata {module}");
-        match next.rewritten {
-            true => format!("{command}  # of the program before BOLT: rewrite that one with it"),
-            false => command,
+        match (next.rewritten, next.stripped) {
+            (true, _) => {
+                format!("{command}  # of the program before BOLT: rewrite that one with it")
+            }
+            (false, true) => {
+                format!("{command}  # newer versions take a stripped program with --allow-stripped")
+            }
+            (false, false) => command,
         }
     }
 

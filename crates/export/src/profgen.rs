@@ -2,6 +2,8 @@
 //!
 //! Offsets count from the page in which code begins, as `llvm-profgen` does by default. A range ends with the address of its last
 //! instruction. Branches from other files have no offset and are left out.
+//!
+//! `llvm-profgen` takes lines from debug information, and starts of functions from symbols. It makes an empty profile without either.
 
 use std::io::Write;
 
@@ -29,6 +31,10 @@ impl Format for Profgen {
         true
     }
 
+    fn lost_without_symbols(&self) -> Option<&'static str> {
+        Some("llvm-profgen leaves out calls of them; autofdo has these")
+    }
+
     fn extension(&self) -> &'static str {
         "profgen"
     }
@@ -37,16 +43,22 @@ impl Format for Profgen {
         let Next {
             file, module, made, ..
         } = next;
+        let debug = next.debug.map(|debug| format!(" --debug-binary={debug}"));
+        let debug = debug.unwrap_or_default();
         format!(
-            "llvm-profgen --unsymbolized-profile={file} --binary={module} --output={made}.profgen.prof  # then clang -O2 -g -fprofile-sample-use={made}.profgen.prof"
+            "llvm-profgen --unsymbolized-profile={file} --binary={module}{debug} --output={made}.profgen.prof  # then clang -O2 -g -fprofile-sample-use={made}.profgen.prof"
         )
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (_, flow) = input.only(self.name())?;
         let own = input.symbols.own_tables(flow.module);
-        if own.is_some_and(|own| !own.symbols && !own.debug) {
+        if own.is_some_and(|own| !own.symbols) {
             return Err(input.nameless(flow.module, self.name()));
+        }
+        let separate = input.symbols.separate_debug(flow.module);
+        if separate.is_none() && own.is_some_and(|own| !own.debug) {
+            return Err(input.lineless(flow.module, self.name()));
         }
         let base = input.symbols.code_base(flow.module).unwrap_or(0);
         let offset = |at: u64| at.wrapping_sub(base);

@@ -51,6 +51,18 @@ pub(crate) fn function_symbols(file: &ObjectFile<'_>) -> Vec<FunctionSymbol> {
     found
 }
 
+/// The sections of code that `.symtab` has a symbol of, each with its start. BOLT takes such a symbol for the name of a function.
+pub(crate) fn section_symbols(file: &ObjectFile<'_>) -> Vec<(u64, Vec<u8>)> {
+    let table = file.symbols(elf::SHT_SYMTAB);
+    let is = |symbol: &&elf::Sym64<LE>| {
+        symbol.st_type() == elf::STT_SECTION && file.is_code(symbol.st_shndx(LE))
+    };
+    let starts: Vec<u64> = table.iter().filter(is).map(|s| s.st_value(LE)).collect();
+    let sections = file.sections().map(|(name, s)| (s.sh_addr.get(LE), name));
+    let named = sections.filter(|(start, _)| starts.contains(start));
+    named.map(|(start, name)| (start, name.to_vec())).collect()
+}
+
 /// Returns true if `.symtab` has names of places in code, whatever they are names of.
 pub(crate) fn has_labels(file: &ObjectFile<'_>) -> bool {
     let table = file.symbols(elf::SHT_SYMTAB);

@@ -14,7 +14,7 @@ use crate::debug::{self, Debug, Dwarf};
 use crate::demangle::demangle;
 use crate::elf;
 use crate::files::Files;
-use crate::listing::{FunctionSymbol, function_symbols, has_labels};
+use crate::listing::{FunctionSymbol, function_symbols, has_labels, section_symbols};
 use crate::object_file::ObjectFile;
 use crate::separate::{DebugPlaces, Separate, mini};
 use crate::sources::Sources;
@@ -264,6 +264,13 @@ impl<'a> Symbols<'a> {
         }
     }
 
+    /// The sections of code that a module's own `.symtab` has a symbol of, each with its start.
+    pub fn section_symbols(&self, module: ModuleId) -> Vec<(u64, Vec<u8>)> {
+        let source = self.modules.get(usize::from(module.0));
+        let opened = source.and_then(|source| source.opened(self.files).as_ref().ok());
+        opened.map_or_else(Vec::new, |opened| section_symbols(&opened.file))
+    }
+
     /// Tables in a module's own file, without those of separate debug files; `None` where the file cannot be read.
     pub fn own_tables(&self, module: ModuleId) -> Option<OwnTables> {
         let source = self.modules.get(usize::from(module.0))?;
@@ -278,6 +285,15 @@ impl<'a> Symbols<'a> {
             rewritten: file.section(".note.bolt_info").is_some(),
             origins: file.section(".note.bolt_bat").is_some(),
         })
+    }
+
+    /// The separate file that a module's debug information is in, where it is not in its own.
+    pub fn separate_debug(&self, module: ModuleId) -> Option<PathBuf> {
+        let source = self.modules.get(usize::from(module.0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let (file, path) = opened.with_debug(self.files)?;
+        let separate = path != opened.path && debug::size(file) > 0;
+        separate.then(|| path.to_owned())
     }
 
     /// The source lines of the instructions in a range of a module, in the order of their addresses.

@@ -36,6 +36,28 @@ pub(super) fn anonymous(input: &Input<'_, '_>) -> Option<String> {
     })
 }
 
+/// Says what is lost as functions have no symbols, where some have none.
+pub(super) fn stripped(format: &dyn Format, input: &Input<'_, '_>) -> Option<String> {
+    let lost = format.lost_without_symbols()?;
+    let number = input.modules.iter().map(|m| input.without_symbols(*m));
+    let number: usize = number.sum();
+    (number > 0).then(|| format!("{number} executed functions have no symbol, and {lost}"))
+}
+
+/// Says that the program, or the first file that was chosen, has no source lines, where the format has such.
+pub(super) fn lineless(format: &dyn Format, input: &Input<'_, '_>) -> Option<String> {
+    let first = *input.modules.first().filter(|_| format.has_lines())?;
+    let own = input.symbols.own_tables(first)?;
+    let has_debug = own.debug || input.symbols.separate_debug(first).is_some();
+    (!has_debug).then(|| {
+        format!(
+            "{} has no debug information, so {} has no source lines of it: compile with -g",
+            printable(&input.path(first)),
+            format.name()
+        )
+    })
+}
+
 /// Functions that leave the calls around them, as they are named in files.
 const LEAVE: [&[u8]; 3] = [
     b"_Unwind_RaiseException",

@@ -17,6 +17,7 @@ mod paths;
 mod pprof;
 mod refusals;
 mod rewritten;
+mod stripped;
 mod sums;
 mod viewers;
 mod ways;
@@ -50,7 +51,8 @@ fn main() {
         .chain(ways::ALL)
         .chain(parts::ALL)
         .chain(next::ALL)
-        .chain(sums::ALL);
+        .chain(sums::ALL)
+        .chain(stripped::ALL);
     let trials = all.map(|&(name, test): &(&str, Test)| Trial::test(name, move || Ok(test()?)));
     libtest_mimic::run(&args, trials.collect()).exit();
 }

@@ -51,6 +51,10 @@ impl Format for Pprof {
         true
     }
 
+    fn has_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "pb.gz"
     }

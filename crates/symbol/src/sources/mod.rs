@@ -140,6 +140,12 @@ impl Sources {
         self.around(address).is_some_and(|scope| scope.artificial)
     }
 
+    /// The start of the function that an address is in, also in a part that was put elsewhere.
+    pub fn start_of(&self, address: u64) -> Option<u64> {
+        let first = self.around(address)?.ranges.first()?;
+        Some(first.start)
+    }
+
     /// The function that an address is in.
     fn around(&self, address: u64) -> Option<&Scope> {
         let after = self.ranges.partition_point(|r| r.0 <= address);
