@@ -86,7 +86,11 @@ pub fn each(
         let signal = libc::c_long::from(std::mem::take(&mut signal));
         // SAFETY: a ptrace request on our stopped child, with no memory of ours.
         if unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) } != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            // It was killed: the next wait tells how it ended.
+            if error.raw_os_error() != Some(libc::ESRCH) {
+                return Err(error);
+            }
         }
     }
 }

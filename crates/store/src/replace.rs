@@ -1,14 +1,16 @@
 //! Files that appear whole or not at all.
 //!
-//! The new file has no name while it is written, where the file system can do that: whoever is killed then leaves nothing. It is
-//! named beside the old one when it is complete. Then the two change names, and the old
+//! The new file has no name while it is written, where the file system can do that: whoever is killed then leaves nothing. When it is
+//! complete it gets its name at once, unless there is an old file. Then it is
+//! named beside the old one. The two change names, and the old
 //! one becomes `NAME.old`: at no moment there is no file of the name. Renaming one over the other
 //! would make ext4 write the new one out at once, and take longer than a short program. Where names
 //! cannot be exchanged, the old file gets its second name first and the new one is renamed over it. A symbolic
 //! link stays a link: what it points to is replaced. Devices and pipes (`-o /dev/stdout`) are
 //! written to as they are.
 //!
-//! Signals that end the process are held back while the new file has a name of its own ([`Held`]).
+//! Signals that end the process are held back while the new file has a name of its own ([`Held`]). Only `SIGKILL` cannot be: between
+//! those few calls it leaves one of the two whole files under the name `.NAME.PID.tmp`.
 //!
 //! Data is handed to the kernel, not forced to the disk: that would take longer than many a
 //! recorded run, and protects from nothing but power failure.
@@ -118,19 +120,21 @@ fn nameless(beside: &Path, readers: Readers) -> Option<File> {
     options.custom_flags(nix::libc::O_TMPFILE).open(dir).ok()
 }
 
-/// Gives a file without a name this one.
+/// Gives a file without a name this one, which no other file has.
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let follow = nix::fcntl::AtFlags::AT_SYMLINK_FOLLOW;
+    let here = nix::fcntl::AT_FDCWD;
+    nix::unistd::linkat(here, &*from, here, name, follow).map_err(io::Error::from)
+}
+
+/// Gives a file without a name this one, of our own.
 fn name(file: &File, name: &Path) -> io::Result<()> {
-    let link = || {
-        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let follow = nix::fcntl::AtFlags::AT_SYMLINK_FOLLOW;
-        let here = nix::fcntl::AT_FDCWD;
-        nix::unistd::linkat(here, &*from, here, name, follow).map_err(io::Error::from)
-    };
-    match link() {
+    match link(file, name) {
         // Left by a process of the same number that was killed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(name)?;
-            link()
+            link(file, name)
         }
         other => other,
     }
@@ -240,13 +244,18 @@ impl Target {
             held: held.as_ref(),
         });
         let _to_the_end = held.unwrap_or_else(Held::new);
-        let named = written.and_then(|()| match is_named {
-            true => Ok(()),
-            false => name(&file, &temporary),
+        let installed = written.and_then(|()| file.metadata()).and_then(|metadata| {
+            let old = match is_named {
+                true => self.install(&temporary)?,
+                false if link(&file, &self.path).is_ok() => None,
+                // There is an earlier file, or the directory is gone.
+                false => {
+                    name(&file, &temporary)?;
+                    self.install(&temporary)?
+                }
+            };
+            Ok((metadata.len(), old))
         });
-        let installed = named
-            .and_then(|()| file.metadata())
-            .and_then(|metadata| Ok((metadata.len(), self.install(&temporary)?)));
         match installed {
             Ok((bytes, old)) => Ok(Written { bytes, old }),
             Err(error) => {
@@ -345,10 +354,10 @@ mod tests {
             assert_eq!(names(), 1);
             // Another process of this number was killed between the two names.
             let target = Target { path: path.clone() };
-            fs::remove_file(&path).expect("gone");
             fs::write(target.temporary(), "left").expect("written");
             replace(&path, Readers::AsUsual, |file| file.write_all(b"whole")).expect("written");
-            assert_eq!(names(), 1);
+            assert_eq!(names(), 2);
+            fs::remove_file(target.old()).expect("the earlier one");
         }
         fs::remove_dir_all(dir).expect("removed");
     }

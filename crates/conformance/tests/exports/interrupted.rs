@@ -23,6 +23,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
         with_names,
     ),
     (
+        "interrupted: a command that is killed leaves whole files",
+        killed,
+    ),
+    (
         "interrupted: a directory that goes away is named",
         without_directory,
     ),
@@ -168,6 +172,50 @@ fn interrupted(first: impl Fn(&Moment) -> bool) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("moments before and after: {outcomes:?}")),
     }
+}
+
+/// Nothing can be undone by who is killed. A new file is there or is not. Of a new and an earlier one, each is whole, whatever its name.
+fn killed() -> Result<(), String> {
+    let recorded = built()?;
+    output(&mut export(&recorded)?)?;
+    let (dir, file) = (
+        recorded.scratch.path("out"),
+        recorded.scratch.path("out/app.fdata"),
+    );
+    let new = fs::read(&file).map_err(|e| e.to_string())?;
+    for has_earlier in [false, true] {
+        let mut is_new = [0, 0];
+        for nth in 0.. {
+            let mut export = export(&recorded)?;
+            if !has_earlier {
+                fs::remove_file(&file).map_err(|e| e.to_string())?;
+            }
+            let nameless = |moment: &Moment| opens(moment, NAMELESS);
+            let (happened, _) = at(&mut export, nameless, nth, |m| m.send(libc::SIGKILL))?;
+            let all = files(&dir)?;
+            let named = |bytes: &[u8]| all.iter().any(|f| f.0 == "app.fdata" && f.1 == bytes);
+            let is_whole = |file: &(String, Vec<u8>)| file.1 == new || file.1 == EARLIER;
+            let few = match has_earlier {
+                true => all.len() <= 2 && (named(&new) || named(EARLIER)),
+                false => all.is_empty() || all.len() == 1 && named(&new),
+            };
+            if !few || !all.iter().all(is_whole) {
+                let names: Vec<_> = all
+                    .iter()
+                    .map(|(name, bytes)| (name, bytes.len()))
+                    .collect();
+                return Err(format!("killed at moment {nth}: {names:?}"));
+            }
+            if !happened {
+                break;
+            }
+            is_new[usize::from(named(&new))] += 1;
+        }
+        if is_new.contains(&0) {
+            return Err(format!("moments before and after: {is_new:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// While the file is written, the directory is removed.
