@@ -17,6 +17,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::limits::LIMITS;
 use crate::marks::ARENAS;
 use crate::thread_page::Attached;
 use crate::work::Work;
@@ -155,10 +156,6 @@ pub struct Process {
     /// [`Process::limits`] are written.
     pub limits_known: AtomicU32,
 }
-
-/// Limits of a process that count what the runtime has: `RLIMIT_AS`, `RLIMIT_DATA` and `RLIMIT_NOFILE`. The kernel is given
-/// others than the program asked for, and the program is told its own.
-pub const LIMITS: [u32; 3] = [9, 2, 7];
 
 /// State of the target's runtime, as the host sees it in [`Process::state`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -87,6 +87,7 @@ mod control;
 pub mod converge;
 pub mod dict;
 mod layout;
+mod limits;
 pub mod marks;
 pub mod persist;
 pub mod prefetch;
@@ -101,7 +102,7 @@ pub mod work;
 
 pub use control::{
     Chunks, Control, Detached, EngineCounts, Extent, FAILURE_STACK, Failure, Host, Identity,
-    LAST_WINDOWS, LIMITS, LastWindow, Optimise, PaddedU64, Process, Settling, Setup, State, Strata,
+    LAST_WINDOWS, LastWindow, Optimise, PaddedU64, Process, Settling, Setup, State, Strata,
     TraceSetup, Traces, WindowSetup, Windows,
 };
 pub use layout::{
@@ -119,6 +120,7 @@ pub use layout::{
     VALUE_COUNTERS_OFFSET, ValueCounter, WINDOW_CHUNKS, WINDOW_SIGNAL, WINDOW_WORDS, chunk_start,
     first_parts, mapped_bytes, slot_start,
 };
+pub use limits::LIMITS;
 pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 
 /// Test options in the control words, see `docs/testing.md`.

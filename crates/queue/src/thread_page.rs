@@ -16,6 +16,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::limits::LIMITS;
+
 /// [`Attached::detach`]: threads leave the cache and park.
 pub const LEAVE: u32 = 1;
 /// [`Attached::detach`]: parked threads go on natively.
@@ -37,6 +39,13 @@ pub struct Attached {
     pub threads: AtomicU32,
     /// Not 0: the routine at [`Self::farewell`] leaves the runtime in the process, for the next burst of control.
     pub rests: AtomicU32,
+    /// Threads of the program may serve faults of others (`userfaultfd`). The host's to write.
+    pub faults_served: AtomicU32,
+    /// Not 0: [`Self::limits_left`] are written.
+    pub limits_are_left: AtomicU32,
+    /// The kernel's limits, of [`LIMITS`] in turn, soft and hard, when the routine at [`Self::farewell`] had done its work: they allow for the runtime's
+    /// memory. Who takes that out sets the program's own ([`Process::limits`](crate::Process)), but for those that it has set since.
+    pub limits_left: [[AtomicU64; 2]; LIMITS.len()],
     /// Address in the target where such a thread enters the runtime.
     pub join: AtomicU64,
     /// A routine that gives the kernel back the app's dispositions, in the target.

@@ -1,6 +1,6 @@
 //! Argument by which the host wakes a process that rests between bursts of control.
 
-use crate::control::LIMITS;
+use crate::limits::LIMITS;
 
 /// Argument of the routine at [`Attached::wake`](crate::thread_page::Attached::wake). Words with the ids of the threads follow; the routine puts the addresses of their
 /// areas there.

@@ -161,36 +161,72 @@ pub(super) fn limited() -> Result<(), String> {
     Ok(())
 }
 
-/// A process that has all descriptors that it may ever have is refused with the reason, unless the command may raise its limit.
-pub(super) fn without_descriptor() -> Result<(), String> {
-    const SYS_RESOURCE: u32 = 24;
+/// Limits just above what a program uses: it may map what it could natively while it is attached, between bursts and afterwards, and has the same limits
+/// then.
+pub(super) fn narrow() -> Result<(), String> {
     // It may have to be built, for longer than the program runs.
     let _ = trommel();
-    let status = std::fs::read_to_string("/proc/self/status").map_err(text)?;
-    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
-    let effective = u64::from_str_radix(effective.unwrap_or("0").trim(), 16).map_err(text)?;
-    if effective >> SYS_RESOURCE & 1 != 0 {
-        not_tested(format_args!("no descriptor: this user may raise limits"));
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "narrow", "")?;
+    for what in ["as", "data"] {
+        let mut running = Running::start(&program, &["60", what].map(str::to_owned))?;
+        let pid = running.pid();
+        let before = (running.file("limits")?, running.traces()?);
+        for way in [&SHORT, &IN_BURSTS] {
+            let shortly = ["-p", &pid, "--duration", "0.1"];
+            let output = record_by(&scratch, way, &[way.options, &shortly].concat())?;
+            well(&output).map_err(|e| format!("{what}: {e}"))?;
+            if (running.file("limits")?, running.traces()?) != before {
+                return Err(format!("{what}: changed: {}", running.file("limits")?));
+            }
+        }
+        running.stop()?;
+        let said = running.output()?;
+        if said.trim() != "good" {
+            return Err(format!("{what}: {said}"));
+        }
+    }
+    Ok(())
+}
+
+/// Processes with limits that may not be raised are refused with the reason, also to a superuser without the right to raise limits.
+pub(super) fn without_descriptor() -> Result<(), String> {
+    // It may have to be built, for longer than the program runs.
+    let bin = trommel();
+    if which("setpriv").is_none() {
+        not_tested(format_args!("limits that may not be raised: no setpriv"));
         return Ok(());
     }
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, "threads", "")?;
-    let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
-    let pid = running.pid();
-    let set = Command::new("prlimit")
-        .args(["--pid", &pid, "--nofile=1:1"])
-        .status();
-    if !set.map_err(text)?.success() {
-        return Err("no limit".to_owned());
+    for (limit, why) in [
+        ("--nofile=1:1", "as many descriptors as it may"),
+        ("--as=300000000:300000000", "needs CAP_SYS_RESOURCE"),
+        ("--data=300000000:300000000", "needs CAP_SYS_RESOURCE"),
+    ] {
+        let running = Running::start(&program, &["60", "1", "0"].map(str::to_owned))?;
+        let pid = running.pid();
+        let set = Command::new("prlimit")
+            .args(["--pid", &pid, limit])
+            .status();
+        if !set.map_err(text)?.success() {
+            return Err("no limit".to_owned());
+        }
+        let before = (running.file("limits")?, running.traces()?);
+        let done = Command::new("setpriv")
+            .args(["--inh-caps=-sys_resource", "--bounding-set=-sys_resource"])
+            .arg(bin)
+            .args(["record", "--quiet", "--duration", "0.2", "-p", &pid, "-o"])
+            .arg(scratch.path("data"))
+            .output()
+            .map_err(text)?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        if done.status.success() || !said.contains(why) {
+            return Err(format!("{limit}: not refused: {}: {said}", done.status));
+        }
+        if (running.file("limits")?, running.traces()?) != before {
+            return Err(format!("{limit}: changed: {}", running.file("limits")?));
+        }
     }
-    let before = (running.file("limits")?, running.traces()?);
-    let done = record(&scratch, &["--duration", "0.2", "-p", &pid])?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    if done.status.success() || !said.contains("as many descriptors as it may") {
-        return Err(format!("not refused: {}: {said}", done.status));
-    }
-    match (running.file("limits")?, running.traces()?) == before {
-        true => Ok(()),
-        false => Err(format!("changed: {}", running.file("limits")?)),
-    }
+    Ok(())
 }

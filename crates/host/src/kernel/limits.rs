@@ -115,7 +115,7 @@ impl Limits {
             };
             if raised.is_err() && place != FILES {
                 return Err(io::Error::other(
-                    "its limit on memory (ulimit -v, ulimit -d) leaves no room for the runtime, and only root may raise it",
+                    "its limit on memory (ulimit -v, ulimit -d) leaves no room for the runtime, and raising it needs CAP_SYS_RESOURCE, which root may lack in a container",
                 ));
             }
         }

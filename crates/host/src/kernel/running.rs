@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -239,6 +240,16 @@ pub fn restricts_itself(pid: Pid) -> bool {
     let who = pid.to_string();
     let its = restrictions(&who);
     its[0] != 0 && (its != restrictions("self") || container(&who) != container("self"))
+}
+
+/// Returns whether threads of a process may serve faults of others: it has a descriptor for that.
+pub fn serves_faults(pid: Pid) -> bool {
+    const NAME: &[u8] = b"anon_inode:[userfaultfd]";
+    let files = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let mut names = files.flatten().map(|file| fs::read_link(file.path()));
+    names.any(|name| name.is_ok_and(|name| name.as_os_str().as_bytes() == NAME))
 }
 
 /// Returns whether the kernel lets us read filters of others: we have CAP_SYS_ADMIN, and none ourselves.

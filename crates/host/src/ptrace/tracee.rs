@@ -8,10 +8,7 @@
 //! # Strategy
 //! `PTRACE_SEIZE` and `PTRACE_INTERRUPT` send no signal. A thread that is about to get a signal
 //! of its own instruction gets it first, and stops then: that signal belongs to the place. New threads are searched until there are none:
-//! stopped threads make none.
-//!
-//! A thread that does not stop in time, as the kernel is busy with it or no processor is free, stays seized and stops later. Whoever goes on
-//! without it releases it then ([`Tracees::release_late`]), or it would stand still for ever.
+//! stopped threads make none (`stopping`).
 //!
 //! *Remote calls* use a `syscall` instruction that is there already, in the vDSO or any other
 //! code: nothing of the process's memory is written. The thread is redirected there, stops at the entry of
@@ -26,25 +23,21 @@
 
 mod interrupted;
 mod loan;
+mod stopping;
 mod stops;
 
-use std::ffi::OsString;
-use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::user_regs_struct as Regs;
 use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
-use crate::kernel::workers;
 pub use interrupted::make_again;
 pub use loan::Loan;
 pub use stops::reaped;
-use stops::{
-    Event, Waited, add_late, has_ended, interrupt, stopped_late, take_late, wait, wait_for_stop,
-};
+use stops::{Event, add_late, has_ended, wait};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
@@ -95,85 +88,6 @@ impl Tracees {
     /// The threads that are stopped.
     pub fn threads(&self) -> &[Pid] {
         &self.stopped
-    }
-
-    /// Stops all threads that are not stopped yet. On failure none is that was not before, but for those that are late.
-    pub fn stop_all(&mut self, patience: Duration) -> Result<(), StopFailure> {
-        let limit = Instant::now() + patience;
-        let before = self.stopped.len();
-        loop {
-            let mut new = self.seize_new()?.into_iter();
-            if new.len() == 0 {
-                break;
-            }
-            while let Some(tid) = new.next() {
-                match wait_for_stop(tid, limit) {
-                    Waited::Stopped => self.stopped.push(tid),
-                    Waited::Gone => {}
-                    Waited::Untold => add_late(std::iter::once(tid)),
-                    Waited::Late => {
-                        let extra = self.stopped.split_off(before);
-                        extra.into_iter().for_each(|tid| self.let_run(tid));
-                        add_late(std::iter::once(tid).chain(new));
-                        return Err(StopFailure::Busy(tid));
-                    }
-                }
-            }
-        }
-        match self.stopped.is_empty() {
-            true => Err(StopFailure::Gone),
-            false => Ok(()),
-        }
-    }
-
-    /// Makes us the tracer of a thread; `false` if it is gone.
-    fn seize(&self, tid: Pid) -> Result<bool, StopFailure> {
-        match ptrace::seize(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
-            Ok(()) => Ok(true),
-            Err(nix::Error::ESRCH) => Ok(false),
-            Err(_) if has_ended(tid) => Ok(false),
-            Err(e) => Err(StopFailure::Refused(tid, other(e))),
-        }
-    }
-
-    /// Seizes threads that are not stopped, and asks them to stop.
-    fn seize_new(&self) -> Result<Vec<Pid>, StopFailure> {
-        let mut new = Vec::new();
-        for tid in threads(self.pid)? {
-            if self.stopped.contains(&tid) {
-                continue;
-            }
-            if take_late(tid) {
-                match has_ended(tid) {
-                    true => add_late(std::iter::once(tid)),
-                    false => new.push(tid),
-                }
-                continue;
-            }
-            if workers::is_worker(self.pid, tid) {
-                continue;
-            }
-            match self.seize(tid) {
-                Ok(true) => {
-                    interrupt(tid);
-                    new.push(tid);
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    add_late(new);
-                    self.release_late();
-                    return Err(failure);
-                }
-            }
-        }
-        Ok(new)
-    }
-
-    /// Releases threads that have stopped too late. Returns true while there are some that have not stopped yet: this thread has to ask again soon.
-    pub fn release_late(&self) -> bool {
-        let (stopped, others) = stopped_late();
-        stopped.into_iter().for_each(|tid| self.let_run(tid));
-        others
     }
 
     /// Lets a thread run on.
@@ -340,16 +254,4 @@ impl Drop for Tracees {
             .into_iter()
             .for_each(|tid| self.let_run(tid));
     }
-}
-
-/// The threads of a process.
-fn threads(pid: Pid) -> Result<Vec<Pid>, StopFailure> {
-    let listing = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => StopFailure::Gone,
-        _ => StopFailure::Listing(e),
-    };
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(listing)?;
-    let names = entries.map_while(Result::ok).map(|entry| entry.file_name());
-    let number = |name: OsString| Some(Pid::from_raw(name.to_str()?.parse().ok()?));
-    Ok(names.filter_map(number).collect())
 }

@@ -72,6 +72,7 @@ pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
         word.map_err(system("reading the runtime's memory"))
     };
     let door = word(&tracees, at_attached(offset_of!(Attached, join)))?;
+    remains.expect_faults(&tracees)?;
     for (page, (tid, regs)) in threads.into_iter().enumerate() {
         let thread_page = THREAD_PAGES_OFFSET + page * THREAD_PAGE;
         let area = word(
@@ -104,6 +105,7 @@ fn stop_alone(pid: Pid) -> Result<Tracees> {
                 Err(StopFailure::Refused(tid, error)) => match Tracer::of(tid) {
                     Tracer::Keeper(keeper) => busy = Some(Other::Keeper(keeper)),
                     Tracer::Leaving if began.elapsed() < OTHER_PATIENCE => {
+                        tracees.release_late();
                         std::thread::sleep(STEP);
                         continue;
                     }
@@ -124,8 +126,12 @@ fn stop_alone(pid: Pid) -> Result<Tracees> {
             Some(Other::Keeper(keeper)) if began.elapsed() > KEEPER_PATIENCE => {
                 return Err(AttachFailure::Detaching(keeper));
             }
-            Some(_) => drop(tracees),
+            Some(_) => {
+                // The other one needs them all.
+                tracees.release_late();
+            }
         }
+        drop(tracees);
         std::thread::sleep(STEP);
     }
 }

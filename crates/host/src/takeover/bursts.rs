@@ -161,6 +161,7 @@ pub fn wake(remains: &Remains, pid: Pid, before: Option<&Code>) -> Result<()> {
     let threads = threads(&tracees, filtered, MOST)?;
     let same = before.is_some_and(|before| Code::of(pid).as_ref() == Some(before));
     let ids: Vec<u64> = threads.iter().map(|(tid, _)| tid.as_raw() as u64).collect();
+    remains.expect_faults(&tracees)?;
     let areas = up(remains, &mut tracees, !same, &ids)?;
     let join = tracees.word(remains.control() + at_attached(offset_of!(Attached, join)));
     let join = join.map_err(system("reading the runtime's memory"))?;

@@ -37,9 +37,10 @@ use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC, 
 
 use crate::channel::pids;
 use crate::kernel::maps::{Mapping, mappings};
+use crate::kernel::running::serves_faults;
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
-use crate::takeover::undo;
+use crate::takeover::{limits, undo};
 
 /// Longest time that threads may take to leave.
 pub(crate) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
@@ -159,6 +160,14 @@ impl Remains {
         Ok(None)
     }
 
+    /// Has the runtime wait for no page of code under its lock, if threads of the process may serve faults of others. Before threads go in.
+    pub(crate) fn expect_faults(&self, tracees: &Tracees) -> Result<()> {
+        let at = self.control + at_attached(offset_of!(Attached, faults_served));
+        let served = u32::from(serves_faults(tracees.pid()));
+        let written = tracees.write(at, &served.to_le_bytes());
+        written.map_err(system("writing the runtime's memory"))
+    }
+
     /// Returns true if threads are native but for windows.
     pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
         Ok(self.half(tracees, offset_of!(Control, window.length) as u64)? != 0)
@@ -274,6 +283,8 @@ impl Remains {
         let worker = tracees.threads().first().copied();
         let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
         let loan = tracees.borrow(worker).map_err(gone)?;
+        let scratch = places.stack() - 64;
+        limits::give_back(&loan, self.control, scratch).map_err(system("setting its limits"))?;
         for (start, end) in places.owned.into_iter().chain([places.image]) {
             loan.call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0])
                 .map_err(system("unmapping the runtime"))?;
@@ -291,7 +302,7 @@ impl Remains {
     ) -> Result<()> {
         stop(tracees, limit)?;
         self.set_detach(tracees, LEAVE)?;
-        self.rounds(tracees, limit, false)?;
+        self.rounds(tracees, limit, (false, held))?;
         let places = self.places(tracees)?;
         let gone = |_| AttachFailure::Stop(StopFailure::Gone);
         let worker = tracees.threads().first().copied();
@@ -312,15 +323,23 @@ impl Remains {
             let run = tracees.run_to_call(tid, limit, is_own);
             run.map_err(system("holding a thread at its system call"))?;
         }
-        self.rounds(tracees, limit, true)
+        self.rounds(tracees, limit, (true, held))
     }
 
     /// Lets threads run on and stops them, until all are where they need nothing more: parked, or
-    /// (`all`) out.
-    fn rounds(&self, tracees: &mut Tracees, limit: Instant, all: bool) -> Result<()> {
+    /// (`all`) out. `held`: a thread that does not run on where it is out. Others may do so where one waits for them: signals reach the app's handlers.
+    fn rounds(
+        &self,
+        tracees: &mut Tracees,
+        limit: Instant,
+        (all, held): (bool, Option<Pid>),
+    ) -> Result<()> {
         let mut pause = Duration::from_micros(100);
         for round in 0.. {
-            stop(tracees, limit)?;
+            match all && held.is_some() {
+                true => stop(tracees, limit)?,
+                false => retry(limit, || tracees.stop_whole(STOP_PATIENCE))?,
+            }
             let places = self.places(tracees)?;
             let mut busy = Vec::new();
             for tid in tracees.threads().to_vec() {
@@ -466,8 +485,15 @@ pub fn fetch(pid: Pid) -> Result<()> {
 
 /// Stops all threads, also while another command tries to attach, which it will give up.
 pub fn stop(tracees: &mut Tracees, limit: Instant) -> Result<()> {
+    retry(limit, || tracees.stop_all(STOP_PATIENCE))
+}
+
+fn retry(
+    limit: Instant,
+    mut stop: impl FnMut() -> std::result::Result<(), StopFailure>,
+) -> Result<()> {
     loop {
-        match tracees.stop_all(STOP_PATIENCE) {
+        match stop() {
             Err(StopFailure::Refused(..)) if Instant::now() < limit => {
                 std::thread::sleep(Duration::from_millis(1));
             }

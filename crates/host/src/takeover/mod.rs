@@ -10,6 +10,7 @@
 //! | [`release`] | one process of a run detached, for a program that asks |
 //! | [`children`] | short-lived helper processes of one thread |
 //! | [`forked`] | processes forked while their parent runs natively |
+//! | `limits` | the program's own limits, when the runtime is taken out |
 //! | `moment` | moments at which threads may be stopped unnoticed |
 //! | `restrictions` | restrictions of system calls that a thread has |
 //! | [`retake`] | the decision to reattach a detached program |
@@ -22,6 +23,7 @@ pub mod detach;
 pub mod failure;
 pub mod forked;
 pub mod keeper;
+mod limits;
 mod moment;
 pub mod release;
 mod restrictions;

@@ -17,7 +17,9 @@
 //!
 //! A program that is executed next starts with room for the runtime ([`before_exec`]); its runtime gets the program's
 //! limits from the host. A program that runs natively gets its own limits ([`exact`]), though a remainder of the runtime may
-//! be in it. As long as all of the runtime is in a detached one, that is in the soft limits ([`detached`]). What it sets itself from then on stays.
+//! be in it. As long as all of the runtime is in a native one, that is in the soft limits: where it was detached ([`detached`]), where
+//! the host is about to take the runtime out, and between bursts ([`farewell`]). The program runs then and may map memory. What it sets itself from then on stays.
+//! The host sets the program's own limits when it takes the memory out, and a burst begins with them ([`again`]).
 //!
 //! A program with windows makes its calls itself, and nothing is known here of the limits that it sets. So the kernel has the
 //! program's own limits, which count what is ours too ([`hand_over`]). It is little at first, and grows as it is used
@@ -135,9 +137,14 @@ pub fn hand_over() {
     HANDED_OVER.store(true, Relaxed);
 }
 
-/// The program goes on under control, and these are its own limits by now.
-pub fn again(limits: &[Limit; LIMITS.len()]) {
-    begin(limits, image());
+/// The program goes on under control, and these are the kernel's limits by now: what it has not set itself since is as it was.
+pub fn again(kernel: &[Limit; LIMITS.len()]) {
+    let was_left = IS_LEFT.load(Relaxed);
+    let own = core::array::from_fn(|place| match was_left {
+        true => own(place, kernel[place]),
+        false => kernel[place],
+    });
+    begin(&own, image());
 }
 
 /// The memory that the host made for the runtime.
@@ -324,13 +331,18 @@ pub fn change(place: usize, new: Option<Limit>) -> (i64, Limit) {
     (0, old)
 }
 
-/// The program is about to execute another, which the host makes room in; it is told the program's limits.
-pub fn before_exec(control: &Control) {
+/// Writes the program's own limits where the host reads them.
+fn publish(control: &Control) {
     for (place, words) in control.process.limits.iter().enumerate() {
         for (to, from) in words.iter().zip(kept(place)) {
             to.store(from, Relaxed);
         }
     }
+}
+
+/// The program is about to execute another, which the host makes room in; it is told the program's limits.
+pub fn before_exec(control: &Control) {
+    publish(control);
     control.process.limits_known.store(1, Relaxed);
     if ACTIVE.load(Relaxed) {
         for place in [ADDRESS_SPACE, DATA] {
@@ -347,16 +359,27 @@ pub fn exact() {
         return;
     }
     for place in 0..LIMITS.len() {
-        if is_ours_to_set(place) {
-            set(place, kept(place));
+        match kernel(place, None) {
+            Ok(now) if IS_LEFT.load(Relaxed) => set(place, own(place, now)),
+            _ => set(place, kept(place)),
         }
     }
 }
 
-/// Returns whether the program itself has set no limit that the runtime does not know.
-fn is_ours_to_set(place: usize) -> bool {
-    let left = [0, 1].map(|n| LEFT[place][n].load(Relaxed));
-    !IS_LEFT.load(Relaxed) || kernel(place, None) == Ok(left)
+/// The kernel's limit when the program was detached.
+fn left(place: usize) -> Limit {
+    [0, 1].map(|n| LEFT[place][n].load(Relaxed))
+}
+
+/// The limit of a program that was detached, of which the kernel has this one by now: soft and hard are as they were where the program has
+/// not set them itself.
+fn own(place: usize, now: Limit) -> Limit {
+    let (left, kept) = (left(place), kept(place));
+    let [soft, hard] = [0, 1].map(|n| match now[n] == left[n] {
+        true => kept[n],
+        false => now[n],
+    });
+    [soft.min(hard), hard]
 }
 
 fn set(place: usize, limit: Limit) {
@@ -388,6 +411,24 @@ pub fn detached() {
     IS_LEFT.store(true, Relaxed);
 }
 
+/// The program runs natively from now on, and the host takes our memory out, or leaves it for the next burst: it is told what to set then.
+pub fn farewell(control: &Control) {
+    if HANDED_OVER.load(Relaxed) {
+        return;
+    }
+    if !IS_LEFT.load(Relaxed) {
+        detached();
+    }
+    publish(control);
+    let words = control.attached.limits_left.iter().enumerate();
+    for (place, words) in words {
+        for (to, from) in words.iter().zip(left(place)) {
+            to.store(from, Relaxed);
+        }
+    }
+    control.attached.limits_are_left.store(1, Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,6 +449,26 @@ mod tests {
         })
         .expect("a map");
         assert_eq!((code, data, onstack), (1, 1, 1));
+    }
+
+    #[test]
+    fn limits_set_by_a_native_program_are_its_own() {
+        let data = place(2).expect("kept");
+        let before = kept(data);
+        keep(data, [10, 20]);
+        for (to, from) in LEFT[data].iter().zip([110, 120]) {
+            to.store(from, Relaxed);
+        }
+        for (now, its) in [
+            ([110, 120], [10, 20]),
+            ([50, 120], [20, 20]),
+            ([15, 120], [15, 20]),
+            ([110, 115], [10, 115]),
+            ([5, 5], [5, 5]),
+        ] {
+            assert_eq!(own(data, now), its, "{now:?}");
+        }
+        keep(data, before);
     }
 
     #[test]

@@ -150,6 +150,9 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     signals::use_stack(&thread.signals.own_stack);
     thread.is_current();
     let process = thread.process;
+    if process.queue.control().attached.faults_served.load(Relaxed) != 0 {
+        sys::serve_faults();
+    }
     context.next_pc = pc;
     let mask = thread_page.mask.load(Relaxed);
     signals::set_mask(process.runtime.lock().begins_with_mask(thread, mask));
@@ -210,7 +213,8 @@ pub fn wait_to_depart(thread: &Thread) {
 /// Only `arch::farewell` may call this, when no thread is under control.
 #[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
-    let attached = &current::process().queue.control().attached;
+    let control = current::process().queue.control();
+    let attached = &control.attached;
     if give_back::is_done() {
         limits::exact();
         attached.bid_farewell.store(1, SeqCst);
@@ -228,7 +232,7 @@ pub unsafe extern "C" fn farewell() -> ! {
         0 => runtime.code_pages.close(),
         _ => bursts::rest(&mut runtime),
     }
-    limits::exact();
+    limits::farewell(control);
     locking::detached();
     drop(runtime);
     attached.bid_farewell.store(1, SeqCst);

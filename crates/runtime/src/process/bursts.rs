@@ -7,7 +7,7 @@
 //!
 //! # Strategy
 //! *Rest.* The host gets all threads out as for a detachment ([`super::attach`]). Then one runs [`rest`] in place of the farewell: the kernel
-//! has the app's dispositions and limits again, no page is protected, and a forked child has none of our memory.
+//! has the app's dispositions again, and limits that allow for our memory, no page is protected, and a forked child has none of our memory.
 //!
 //! *Wake.* The host stops all threads, and has one run [`wake`] with the ids of all. It adopts the dispositions as they are by now, gives
 //! each thread an area (the one that it had, if there is one), and drops all translated code unless it is sure that the
@@ -87,9 +87,13 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
         return None;
     }
     locking::show(process.queue.mapped().tables());
-    let areas = areas_for(process, &mut runtime, ids)?;
-    advise(nr::MADV_DOFORK);
     limits::again(&told.limits);
+    let control = process.queue.control();
+    let Some(areas) = areas_for(process, &mut runtime, ids) else {
+        limits::farewell(control);
+        return None;
+    };
+    advise(nr::MADV_DOFORK);
     locking::forget();
     let same = runtime.regions.recall();
     runtime.meet_rings();
@@ -106,9 +110,9 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
     }
     let mut runtime = process.runtime.lock();
     runtime.actions = Actions::adopt();
-    let control = process.queue.control();
     control.process.threads.store(runtime.numbers, Relaxed);
     control.attached.rests.store(0, SeqCst);
+    control.attached.limits_are_left.store(0, SeqCst);
     control.attached.bid_farewell.store(0, SeqCst);
     Some(())
 }
