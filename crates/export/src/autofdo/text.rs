@@ -46,10 +46,14 @@ impl Format for Text {
     }
 }
 
-/// A name in which nothing ends a line: the format has no escape.
+/// A name in which nothing ends a line, or begins a comment or the body of a function: the format has no escape.
 fn on_a_line(name: &[u8]) -> Vec<u8> {
-    let on = |byte: &u8| if byte.is_ascii_control() { b'?' } else { *byte };
-    name.iter().map(on).collect()
+    let on = |(n, byte): (usize, &u8)| match byte {
+        b'#' | b' ' if n == 0 => b'?',
+        byte if byte.is_ascii_control() => b'?',
+        byte => *byte,
+    };
+    name.iter().enumerate().map(on).collect()
 }
 
 /// Functions with most samples come first.
@@ -91,5 +95,18 @@ fn place((lines, discriminator): (u32, u32)) -> String {
     match discriminator {
         0 => lines.to_string(),
         _ => format!("{lines}.{discriminator}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `#` begins a comment, and a space a line of the function before.
+    #[test]
+    fn names_begin_no_comment_and_end_no_line() {
+        let functions = ["#a b", " c", "d\ne", "operator new"];
+        let names = functions.map(|name| on_a_line(name.as_bytes()));
+        assert_eq!(names, [&b"?a b"[..], b"?c", b"d?e", b"operator new"]);
     }
 }

@@ -49,7 +49,8 @@ fn write(
         });
     }
     let pid = paths.profile.origin.pid;
-    let program = clean(&paths.program());
+    // Readers put frames together with semicolons, and the program's name before them.
+    let program = clean(&paths.program()).replace(';', ":");
     let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
     let mut time = 0_u64;
     for (number, weight) in paths.shallow().into_iter().enumerate() {
@@ -63,7 +64,7 @@ fn write(
             let name = &names[paths.nodes[n].function];
             let module = match paths.nodes[n].inlined {
                 true => "inlined".to_owned(),
-                false => paths.module(paths.function(n).module),
+                false => clean(&paths.module(paths.function(n).module)),
             };
             stack.push_str(&format!("\t{address:16x} {name}{offset} ({module})\n"));
         }
@@ -128,6 +129,22 @@ mod tests {
         assert!(paragraphs[0].contains("app 0/0     0.000000:          3 cpu-clock"));
         let inner = paragraphs[0].lines().nth(1).expect("a frame");
         assert_eq!(inner.trim(), "2 [m;2]+0x0 ([m;2])");
+    }
+
+    #[test]
+    fn names_of_files_end_no_lines() {
+        let mut samples = profile(Basis::Stacks, &[(&[1, 2], 5)]);
+        samples.command = vec![b"/bin/a;b\nc".to_vec()];
+        for module in &mut samples.modules {
+            module.path = b"/bin/a;b\nc".to_vec();
+        }
+        let text = String::from_utf8(written(&FORMAT, &samples).expect("perf script"));
+        let text = text.expect("text");
+        let (first, frames) = text.split_once('\n').expect("lines");
+        assert!(first.starts_with("a:b c 0/0 "), "{first}");
+        let frames = frames.split_once("\n\n").expect("an end").0;
+        assert_eq!(frames.matches("(/bin/a;b c)").count(), 2, "{frames}");
+        assert_eq!(frames.lines().count(), 2, "{frames}");
     }
 
     #[test]
