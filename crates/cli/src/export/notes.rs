@@ -1,5 +1,7 @@
 //! Words about what an output lacks, and about counts that are not what they seem.
 
+use std::collections::BTreeMap;
+
 use trommel_export::view::MOST_EXACT;
 use trommel_export::{CallPaths, Format, Input, MOST_DEEP, PathFormat};
 use trommel_profile::Profile;
@@ -58,19 +60,27 @@ pub(super) fn lineless(format: &dyn Format, input: &Input<'_, '_>) -> Option<Str
     })
 }
 
-/// Functions that leave the calls around them, as they are named in files.
-const LEAVE: [&[u8]; 3] = [
-    b"_Unwind_RaiseException",
-    b"_Unwind_ForcedUnwind",
-    b"__longjmp_chk",
-];
+/// Functions that raise exceptions, as they are named in files.
+const RAISE: [&[u8]; 2] = [b"_Unwind_RaiseException", b"_Unwind_ForcedUnwind"];
 
 /// Says that calls were left early, where some were. They count as if they had come back.
 pub(super) fn left_early(input: &Input<'_, '_>) -> Option<String> {
-    let functions = input.program.functions.iter().filter(|f| !f.stub);
-    let leaves = |name: &[u8]| LEAVE.contains(&name) || name.ends_with(b"longjmp");
-    let left = functions.filter(|function| leaves(&function.name));
-    let times: f64 = left.map(|function| function.calls.times).sum();
+    let mut times = 0.0;
+    // One `longjmp` calls another, in the same library.
+    let mut jumps: BTreeMap<ModuleId, f64> = BTreeMap::new();
+    for function in input.program.functions.iter().filter(|f| !f.stub) {
+        let calls = function.calls.times;
+        if RAISE.contains(&&*function.name) {
+            times += calls;
+        } else if [&b"longjmp"[..], b"longjmp_chk"]
+            .iter()
+            .any(|end| function.name.ends_with(end))
+        {
+            let most = jumps.entry(function.module).or_default();
+            *most = most.max(calls);
+        }
+    }
+    times += jumps.values().sum::<f64>();
     (times > 0.0).then(|| {
         format!(
             "{} exceptions and longjmps ended calls, which count as if they had come back: code right after such a call is counted too often",
