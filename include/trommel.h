@@ -28,8 +28,9 @@ extern "C" {
 #define TROMMEL_DONE 1     /* done */
 #define TROMMEL_UNKNOWN -1 /* Trommel does not know this request or version */
 #define TROMMEL_WRONG -2   /* a range that ends before it starts, memory that cannot be written, a queue that is not open, a signal without handler */
-#define TROMMEL_UNASKED -3 /* no query of this run sends to the queue, or interrupts */
-#define TROMMEL_BUSY -4    /* the queue is open already, or too many others are */
+#define TROMMEL_UNASKED -3 /* no query of this run sends to the queue, or interrupts; the run has no queries that may change */
+#define TROMMEL_BUSY -4    /* the queue is open already, or too many others are; the thread has asked for other queries, and is in a signal handler */
+#define TROMMEL_REFUSED -5 /* the queries are refused, and the reason was written */
 
 /* Work of the engine so far in this process. */
 struct trommel_counts {
@@ -67,7 +68,8 @@ enum trommel_number {
     TROMMEL_CLOSE = 11,
     TROMMEL_FLUSH = 12,
     TROMMEL_INTERRUPTS = 13,
-    TROMMEL_CANDIDATES = 14
+    TROMMEL_CANDIDATES = 14,
+    TROMMEL_POST = 15
 };
 
 static inline long trommel_request(enum trommel_number number, uintptr_t a, uintptr_t b)
@@ -152,6 +154,35 @@ static inline long trommel_candidates(struct trommel_last_candidate *last, size_
  * that thread's next instruction, unless the thread blocks the signal. It finds the record's first word in si_value. The program
  * must have a handler for the signal. SIGRTMIN to SIGRTMAX lose none. 0: interrupts are Trommel's again, as in a child made by fork. */
 static inline long trommel_interrupts(int signal) { return trommel_request(TROMMEL_INTERRUPTS, (uintptr_t)signal, 0); }
+
+/* A request about queries: addresses of texts, and their bytes. */
+struct trommel_posting {
+    uint64_t name, name_bytes; /* of what is loaded, or the name or queue of what is removed: 1 to 64 bytes */
+    uint64_t text, text_bytes; /* the queries, 16000 bytes at most; 0: to remove */
+    uint64_t error, room;      /* where the reason of a refusal is written to, and a 0 after it */
+};
+
+static inline size_t trommel_length(const char *text)
+{
+    size_t n = 0;
+    while (text != NULL && text[n] != 0) n++;
+    return n;
+}
+
+/* Loads queries for this run, by a name: its other processes are asked them, too. They are active some milliseconds later. Where
+ * they are refused (TROMMEL_REFUSED), the reason is put in `error`, which has room for so many bytes. */
+static inline long trommel_load_queries(const char *name, const char *text, char *error, size_t room)
+{
+    struct trommel_posting posting = {(uintptr_t)name, trommel_length(name), (uintptr_t)text, trommel_length(text), (uintptr_t)error, room};
+    return trommel_request(TROMMEL_POST, (uintptr_t)&posting, sizeof posting);
+}
+
+/* Removes the queries of a name, or those that send to a queue. */
+static inline long trommel_remove_queries(const char *name)
+{
+    struct trommel_posting posting = {(uintptr_t)name, trommel_length(name), 0, 0, 0, 0};
+    return trommel_request(TROMMEL_POST, (uintptr_t)&posting, sizeof posting);
+}
 
 /* Queues of relational queries that the program serves itself (docs/aware.md).
  *

@@ -68,6 +68,8 @@ pub enum Request {
     Interrupts = 13,
     /// Writes candidates of the calling thread's last interval to an address, of so many bytes.
     Candidates = 14,
+    /// Loads or removes queries, as the [`Posting`] at an address says, of so many bytes.
+    Post = 15,
 }
 
 impl Request {
@@ -91,6 +93,7 @@ impl Request {
             12 => Self::Flush,
             13 => Self::Interrupts,
             14 => Self::Candidates,
+            15 => Self::Post,
             _ => return None,
         })
     }
@@ -107,10 +110,12 @@ pub enum Answer {
     Unknown,
     /// A range that ends before it starts, memory that cannot be written, a queue that is not open, a signal without handler.
     Wrong,
-    /// No query of this run sends to the queue, or interrupts.
+    /// No query of this run sends to the queue, or interrupts. The run has no queries that may change.
     Unasked,
-    /// The queue is open already, or too many others are.
+    /// The queue is open already, or too many others are. The thread has asked for other queries, and is in a signal handler.
     Busy,
+    /// The queries are refused, and the reason was written.
+    Refused,
 }
 
 impl Answer {
@@ -123,6 +128,7 @@ impl Answer {
             Self::Wrong => -2,
             Self::Unasked => -3,
             Self::Busy => -4,
+            Self::Refused => -5,
         }
     }
 
@@ -133,6 +139,7 @@ impl Answer {
             -2 => Self::Wrong,
             -3 => Self::Unasked,
             -4 => Self::Busy,
+            -5 => Self::Refused,
             _ => Self::Done,
         }
     }
@@ -177,6 +184,27 @@ pub struct Candidate {
     /// All events of the interval.
     pub events: u64,
 }
+
+/// A request about queries: addresses of texts, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Posting {
+    /// The name of what is loaded, or the name or queue of what is removed: 1 to 64 bytes.
+    pub name: u64,
+    /// Bytes of it.
+    pub name_bytes: u64,
+    /// The queries; 0: to remove.
+    pub text: u64,
+    /// Bytes of them, [`MOST_TEXT`] at most.
+    pub text_bytes: u64,
+    /// Where the reason of a refusal is written to, and a 0 after it.
+    pub error: u64,
+    /// Bytes that there is room for there.
+    pub room: u64,
+}
+
+/// Bytes of queries that a program can load at once.
+pub const MOST_TEXT: u64 = 16_000;
 
 /// # Safety
 /// What the arguments refer to must be the caller's to have written.
@@ -292,6 +320,34 @@ pub fn interrupts(signal: i32) -> Answer {
     plain(Request::Interrupts, signal as u64, 0)
 }
 
+/// Loads queries for this run, by a name: its other processes are asked them, too. They are active some milliseconds later. Where they are
+/// refused, the reason is put in `error`, and a 0 after it.
+pub fn load_queries(name: &str, text: &str, error: &mut [u8]) -> Answer {
+    post(Posting {
+        name: name.as_ptr() as u64,
+        name_bytes: name.len() as u64,
+        text: text.as_ptr() as u64,
+        text_bytes: text.len() as u64,
+        error: error.as_mut_ptr() as u64,
+        room: error.len() as u64,
+    })
+}
+
+/// Removes the queries of a name, or those that send to a queue.
+pub fn remove_queries(name: &str) -> Answer {
+    post(Posting {
+        name: name.as_ptr() as u64,
+        name_bytes: name.len() as u64,
+        ..Posting::default()
+    })
+}
+
+fn post(posting: Posting) -> Answer {
+    let (at, bytes) = (&raw const posting as u64, size_of::<Posting>() as u64);
+    // SAFETY: it is written to the room for the reason alone, which is the caller's to have written.
+    Answer::of(unsafe { request(Request::Post, at, bytes) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,7 +356,7 @@ mod tests {
     fn numbers_are_told_from_others() {
         let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
         assert_eq!(number(1, 8), Some(Request::Counts));
-        for wrong in [number(1, 15), number(1, 0), number(0, 1), number(2, 1)] {
+        for wrong in [number(1, 16), number(1, 0), number(0, 1), number(2, 1)] {
             assert_eq!(wrong, None);
         }
         for answer in [
@@ -310,6 +366,7 @@ mod tests {
             Answer::Wrong,
             Answer::Unasked,
             Answer::Busy,
+            Answer::Refused,
         ] {
             assert_eq!(Answer::of(answer.number()), answer);
         }

@@ -213,3 +213,52 @@ fn the_header_says_what_the_crate_says() {
     }
     assert_eq!(size_of::<trommel_aware::Candidate>(), 8 * fields.len());
 }
+
+/// The program loads and removes queries itself: in threads, in handlers that interrupt that, and in children. What it has loaded sends to the
+/// queue that it serves.
+#[test]
+fn a_program_loads_and_removes_queries() {
+    const ASKED: &str = "load 1\n\
+        again -5: stores is loaded already: remove it first, or give another name by --name\n\
+        number -5: a name is 1 to 64 of letters, digits and ._-, and not a number\n";
+    const ANSWERS: &str = "no name -2\nbad text 1\ntwice -5: ";
+    const REST: &str = "unmapped -2\nshort -5: ";
+    const LAST: &str = "long -2\nremove 1\nunknown -5: -\n\
+        opened 1 flushed 1 got 1000\nremove 1\nafterwards 0 close 1\nthreads 0\n\
+        between handlers 0 0 1\nchild 1\nof the child 1\n";
+    let flags = ["-O2", "-pthread", "-Wall", "-Wextra", "-Werror"];
+    let program = program::built("tests/aware/asking.c", "asking", &flags).expect("it compiles");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    let (file, sends) = (scratch.path("first.rpa"), scratch.path("sends.rpa"));
+    let first = "tag 1 symbol never; for opSTORE 1 always collect op1; count stop;";
+    std::fs::write(&file, first).expect("queries");
+    let file = file.to_string_lossy().into_owned();
+    for stress in ["", "delay=20", "evict=97,insns=3"] {
+        let mut command = Command::new(trommel());
+        command.env("TROMMEL_STRESS", stress);
+        command.args(["record", "-q", &file, "-o", &data, "--"]);
+        let done = run(command.arg(&program).arg("all"));
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(said.starts_with(ASKED), "{stress}: {said}");
+        assert!(said.ends_with(LAST), "{stress}: {said}");
+        assert!(
+            said.contains(ANSWERS) && said.contains(REST),
+            "{stress}: {said}"
+        );
+        assert!(said.contains("wrong -5: 2:"), "{stress}: {said}");
+        assert!(
+            said.contains("empty -5: there is no query"),
+            "{stress}: {said}"
+        );
+    }
+    let alone = |args: &[&str]| both(&program, &[], args);
+    let [native, seen, _] = alone(&["record", "-e", "edge", "-o", &data]);
+    assert_eq!([&*native, &*seen], ["load 0\n", "load -3\n"]);
+    std::fs::write(&sends, first.replace("count", "send 9")).expect("queries");
+    let sends = sends.to_string_lossy().into_owned();
+    let [_, seen, _] = alone(&["record", "-q", &sends, "-c", "P4", "-o", &data]);
+    assert_eq!(seen, "load -3\n");
+    let [_, seen, _] = alone(&["record", "-q", &file, "--budget", "20", "-o", &data]);
+    assert_eq!(seen, "load 0\n");
+}

@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::converge::Converge;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
-use crate::queries::{Header, LOADS, MESSAGE_WORDS, Queries};
+use crate::queries::{Header, LOADS, MESSAGE_WORDS, Posted, Queries};
 use crate::thread_page::ThreadPage;
 use trommel_tuple::RECORDED_KINDS;
 
@@ -104,10 +104,13 @@ pub const PREFETCH_OFFSET: usize =
 /// [`Converge`].
 pub const CONVERGE_OFFSET: usize =
     (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(align_of::<Converge>());
+/// [`Posted`].
+pub const POSTED_OFFSET: usize =
+    (CONVERGE_OFFSET + size_of::<Converge>()).next_multiple_of(align_of::<Posted>());
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`ThreadPage`](crate::thread_page::ThreadPage).
 pub const THREAD_PAGES_OFFSET: usize =
-    (CONVERGE_OFFSET + size_of::<Converge>()).next_multiple_of(THREAD_PAGE);
+    (POSTED_OFFSET + size_of::<Posted>()).next_multiple_of(THREAD_PAGE);
 /// [`RegionRecord`]s.
 pub const REGION_OFFSET: usize = THREAD_PAGES_OFFSET + MAX_THREADS * THREAD_PAGE;
 /// Regions that can be recorded.

@@ -12,6 +12,7 @@
 //! first place. The target's threads go on in code with other probes. When no thread is in code with probes of a load that was
 //! taken away, the target says so in [`Queries::gone`]. The host reads the last messages, and then may fill the place again.
 
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of a program without rules at most, as words.
@@ -70,6 +71,12 @@ pub struct Queries {
     pub asked: AtomicU32,
     /// Futex: up to which of those it has.
     pub answered: AtomicU32,
+    /// Futex. 1: a thread of the program's posts a request about queries ([`Posted`]). Of the first place.
+    pub posting: AtomicU32,
+    /// Number of requests posted so far. Of the first place.
+    pub posted: AtomicU32,
+    /// Futex: up to which of those there is a reply. Of the first place. The host's to write.
+    pub replied: AtomicU32,
     /// The program. The host's to write.
     pub program: [AtomicU64; PROGRAM_WORDS],
     /// Ranges with tags, so far. The host's to write, after the ranges.
@@ -86,6 +93,46 @@ pub struct Queries {
     pub done: [Acted; INSTRUCTIONS],
     /// The ranges. The host's to write.
     pub range: [Range; MAX_RANGES],
+}
+
+/// Words of the texts of a request at most.
+pub const POSTED_WORDS: usize = 2048;
+
+/// A request of the program's about queries, and the reply. One at a time: who has set [`Queries::posting`] writes the request and then asks by
+/// [`Queries::posted`]; the host then writes the reply.
+#[repr(C, align(64))]
+pub struct Posted {
+    /// Bytes of the name, with which the texts begin.
+    pub name: AtomicU32,
+    /// Bytes of the queries, which follow, plus one; 0: the queries of that name, or that queue, are to be removed.
+    pub text: AtomicU32,
+    /// Not 0: the request was refused, for a reason with so many bytes, which is in place of the texts.
+    pub refused: AtomicU32,
+    /// The texts.
+    pub words: [AtomicU64; POSTED_WORDS],
+}
+
+impl Posted {
+    /// Bytes of the texts at most.
+    pub const BYTES: usize = 8 * POSTED_WORDS;
+
+    /// Writes text from byte `at` on, as far as there is room.
+    pub fn put(&self, at: usize, text: &[u8]) {
+        for (n, &byte) in text.iter().enumerate() {
+            let Some(word) = self.words.get((at + n) / 8) else {
+                return;
+            };
+            let shift = (at + n) % 8 * 8;
+            let others = word.load(Relaxed) & !(0xff << shift);
+            word.store(others | u64::from(byte) << shift, Relaxed);
+        }
+    }
+
+    /// Returns the byte `at` of the texts; 0 after the last.
+    pub fn byte(&self, at: usize) -> u8 {
+        let word = self.words.get(at / 8);
+        word.map_or(0, |word| (word.load(Relaxed) >> (at % 8 * 8)) as u8)
+    }
 }
 
 /// Executions of a class.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use trommel_profile::queries::{Active, Queries};
-use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
 use trommel_query::program::Query;
+use trommel_query::{MAX_TEXT, Position, Program, Severity, assemble};
 use trommel_queue::queries::LOADS;
 
-use crate::ask::answerable::check_in_windows;
+use crate::ask::answerable::{check, check_in_windows};
 use crate::channel::question::{Load, Question};
 
 /// Loads a program. Returns what is to be said.
@@ -22,6 +22,9 @@ pub(crate) fn load(
 ) -> Result<String, String> {
     if question.is_by_window() {
         check_in_windows(&program).map_err(|why| why.to_string())?;
+    }
+    if program.queries().is_empty() {
+        return Err("there is no query in it: it must have `for` clauses".to_owned());
     }
     let mut loads = question.loads();
     let mut wanted = loads.iter().filter(|load| load.is_wanted());
@@ -44,6 +47,29 @@ pub(crate) fn load(
         off: 0,
     });
     Ok(done)
+}
+
+/// Loads the queries of a text.
+///
+/// # Errors
+/// Why they cannot be: for an error of the text its line and column.
+pub(crate) fn load_text(question: &Question, name: &[u8], text: &[u8]) -> Result<(), String> {
+    let name = str::from_utf8(name).ok().filter(|name| is_name(name));
+    let name = name.ok_or("a name is 1 to 64 of letters, digits and ._-, and not a number")?;
+    let text = Some(text).filter(|text| text.len() <= MAX_TEXT);
+    let text = text.and_then(|text| str::from_utf8(text).ok());
+    let text = text.ok_or("the queries are no text, or too long")?;
+    let assembly = assemble(text).map_err(|wrong| {
+        match wrong.iter().find(|d| d.severity == Severity::Error) {
+            Some(first) => {
+                let at = Position::of(text, first.span.start);
+                format!("{}:{}: {}", at.line, at.column, first.message)
+            }
+            None => "the queries cannot be read".to_owned(),
+        }
+    })?;
+    check(&assembly.program).map_err(|why| why.to_string())?;
+    load(question, name.to_owned(), Arc::new(assembly.program)).map(drop)
 }
 
 /// Removes queries by name or queue. Returns what is to be said.

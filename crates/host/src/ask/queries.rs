@@ -11,6 +11,7 @@
 
 mod changes;
 mod loaded;
+mod posted;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -25,7 +26,7 @@ use trommel_profile::intervals::Interval;
 use trommel_profile::queries::Queries;
 use trommel_query::quick::MAX_WAYS;
 use trommel_query::{Program, Rate, Sampling};
-use trommel_queue::queries::{Header, INSTRUCTIONS, LOADS, MAX_RANGES, Sort};
+use trommel_queue::queries::{Header, INSTRUCTIONS, LOADS, MAX_RANGES, Posted, Sort};
 use trommel_queue::thread_page::WAYS;
 use trommel_symbol::Files;
 
@@ -119,6 +120,15 @@ impl Answers {
 
     fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Replies to a request of the program's.
+    pub fn reply(&self, posted: &Posted) {
+        let reply = posted::answer(self.question, posted);
+        let refused = reply.as_ref().err().map_or("", |why| why.as_str());
+        let refused = refused.as_bytes();
+        posted.put(0, refused);
+        posted.refused.store(refused.len() as u32, Relaxed);
     }
 
     /// Compresses the messages.

@@ -19,14 +19,14 @@ use trommel_queue::contexts::Tree;
 use trommel_queue::converge::Converge;
 use trommel_queue::persist::Made;
 use trommel_queue::prefetch::Prefetch;
-use trommel_queue::queries::{LOADS, Queries};
+use trommel_queue::queries::{LOADS, Posted, Queries};
 use trommel_queue::thread_page::{ThreadPage, WAYS};
 use trommel_queue::{
     CHUNK, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, Chunk, Control, CounterArray,
     DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
-    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET,
-    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Unfollowed,
+    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, POSTED_OFFSET, PREFETCH_OFFSET,
+    QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed,
 };
 
 use crate::channel::family::{Family, Known, Newcomer, Pages};
@@ -94,6 +94,7 @@ atomics!(
     AtomicU64,
     Control,
     Made,
+    Posted,
     Queries,
     Prefetch,
     Converge,
@@ -353,6 +354,11 @@ impl Shared {
     /// Returns the first place of query programs, with what is of all of them.
     pub fn queries(&self) -> &Queries {
         self.load(0)
+    }
+
+    /// Returns the program's request about queries, and the reply.
+    pub fn posted(&self) -> &Posted {
+        self.part(POSTED_OFFSET)
     }
 
     /// Returns a place of query programs.

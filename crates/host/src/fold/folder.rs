@@ -503,6 +503,13 @@ impl Folder {
         self.answers.as_ref().is_some_and(Answers::differ)
     }
 
+    /// Replies to the program's request about queries.
+    pub fn reply(&self, shared: &Shared) {
+        if let Some(answers) = &self.answers {
+            answers.reply(shared.posted());
+        }
+    }
+
     /// Returns the results of queries so far, without messages.
     pub fn queries_so_far(&self, shared: &Shared) -> Vec<Queries> {
         let answers = self.answers.as_ref();

@@ -95,7 +95,7 @@ impl Writer {
     }
 
     /// Returns true if a signal is kept for the thread.
-    fn has_signal(&self) -> bool {
+    pub fn has_signal(&self) -> bool {
         // SAFETY: a word of the thread's own context.
         unsafe { self.pending.read_volatile() != 0 }
     }
@@ -360,6 +360,12 @@ impl Queue {
             Err(Some(gone)) => return Err(gone),
         }
         Ok(())
+    }
+
+    /// Sleeps while a shared word has a value, for a while, or until a signal is to be delivered.
+    pub fn sleep_on(&self, word: &AtomicU32, value: u32, writer: &Writer) {
+        // SAFETY: a word of the thread's own context.
+        unsafe { waits::futex_wait_unless(word, value, NAP, writer.pending) };
     }
 
     /// Returns an error unless there is a host, and it serves this process.

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::converge::Converge;
 use trommel_queue::prefetch::Prefetch;
-use trommel_queue::queries::{LOADS, Queries};
+use trommel_queue::queries::{LOADS, Posted, Queries};
 use trommel_queue::{
     CHUNK, CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
     COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, Directory, GROWING, Growing, POOL_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET,
-    REQUEST_OFFSET, Request, THREAD_PAGE, THREAD_PAGES_OFFSET, mapped_bytes,
+    DIRECTORY_BYTES, Directory, GROWING, Growing, POOL_OFFSET, POSTED_OFFSET, PREFETCH_OFFSET,
+    QUERIES_OFFSET, REQUEST_OFFSET, Request, THREAD_PAGE, THREAD_PAGES_OFFSET, mapped_bytes,
 };
 
 use crate::base::address::Range;
@@ -69,6 +69,12 @@ impl Mapped {
         let at = QUERIES_OFFSET + place % LOADS * size_of::<Queries>();
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + at as u64) as *const Queries) }
+    }
+
+    /// Returns the place of requests about queries. Only where queries are asked.
+    pub fn posted(&self) -> &'static Posted {
+        // SAFETY: inside the mapping, which is ours for good; all atomics.
+        unsafe { &*((self.base + POSTED_OFFSET as u64) as *const Posted) }
     }
 
     /// Returns the questions about prefetches, and their answers.

@@ -25,6 +25,7 @@
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is detached |
 //! | open, close, flush | as [`crate::engine::served`] says: they may wait, so they are answered when the lock is free |
+//! | post | queries are loaded or removed, as `crate::engine::served` says |
 //! | candidates | those of the thread's last interval are written, and kept from the first such request on |
 //! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
@@ -53,7 +54,7 @@ impl Runtime {
         work::add(&self.shared.control().work.requests, 1);
         let request = Request::from_number(number);
         let answer = match request {
-            Some(request @ (Request::Open | Request::Close | Request::Flush)) => {
+            Some(request @ (Request::Open | Request::Close | Request::Flush | Request::Post)) => {
                 thread.take_errand(Errand {
                     request,
                     args: [a, b],
@@ -100,6 +101,7 @@ impl Runtime {
             | Request::Open
             | Request::Close
             | Request::Flush
+            | Request::Post
             | Request::Interrupts
             | Request::Candidates => {}
         }

@@ -15,7 +15,7 @@
 //! Interrupts of queries may be the app's, too: then they are a signal that the thread sends to itself, and that is delivered as any other, at
 //! the next boundary: after the instruction, before the next.
 //!
-//! What the app asks is in `requests`.
+//! What the app asks about its queues is in `requests`, and about queries in `posting`.
 //! Messages that a signal keeps from being sent wait in the thread's [`Serving`] and go first as soon as they can.
 //!
 //! | who is to receive | messages |
@@ -36,6 +36,7 @@
 //! **I35 (served messages).** A message for a queue that the program serves is in it before its sender's next instruction, or is kept until a signal handler returns. The queue's memory is written only while it is open, and may vanish at any time.
 #![allow(unsafe_code)] // reason: reads and writes the app's memory.
 
+mod posting;
 mod requests;
 pub mod table;
 
@@ -350,6 +351,7 @@ impl Thread {
     /// Forgets the kept messages in a child made by `fork`: they are its parent's.
     pub fn forget_spilled(&mut self) {
         self.serving.sending.store(0, Relaxed);
+        self.serving.posted = None;
         self.serving.spill.clear();
     }
 }

@@ -17,11 +17,9 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use trommel_query::{Diagnostic, MAX_TEXT, Position, Program, Severity, assemble};
+use trommel_query::Program;
 
-use crate::ask::answerable::check;
 use crate::ask::loads;
 use crate::channel::question::Question;
 
@@ -52,11 +50,6 @@ impl Known {
         let name = zero_ended(name);
         Self { id, name, fields }
     }
-}
-
-/// Finds the first error of a text.
-fn first(found: &[Diagnostic]) -> Option<&Diagnostic> {
-    found.iter().find(|d| d.severity == Severity::Error)
 }
 
 /// Names hold no 0.
@@ -131,21 +124,7 @@ impl Loading {
     /// Why they cannot be.
     pub(super) fn load(&self, name: &CStr, text: &CStr) -> Result<(), String> {
         let question = self.question()?;
-        let name = name.to_str().ok().filter(|name| loads::is_name(name));
-        let name = name.ok_or("a name is 1 to 64 of letters, digits and ._-, and not a number")?;
-        let text = text.to_bytes();
-        let text = Some(text).filter(|text| text.len() <= MAX_TEXT);
-        let text = text.and_then(|text| str::from_utf8(text).ok());
-        let text = text.ok_or("the queries are no text, or too long")?;
-        let assembly = assemble(text).map_err(|wrong| match first(&wrong) {
-            Some(first) => {
-                let at = Position::of(text, first.span.start);
-                format!("{}:{}: {}", at.line, at.column, first.message)
-            }
-            None => "the queries cannot be read".to_owned(),
-        })?;
-        check(&assembly.program).map_err(|why| why.to_string())?;
-        loads::load(question, name.to_owned(), Arc::new(assembly.program)).map(drop)
+        loads::load_text(question, name.to_bytes(), text.to_bytes())
     }
 
     /// Removes queries, as `trommel query remove` does.

@@ -193,6 +193,18 @@ impl Shared {
         protocol::asked(&queries.asked, &queries.answered)
     }
 
+    /// The program's last request about queries, if there is no reply yet.
+    pub fn post_asked(&self) -> Option<u32> {
+        let queries = self.queries();
+        protocol::asked(&queries.posted, &queries.replied)
+    }
+
+    /// There is a reply.
+    pub fn post_answered(&self, asked: u32) {
+        let replied = &self.queries().replied;
+        protocol::answer(replied, asked, || futex_wake(replied));
+    }
+
     /// Services have done what they do about them.
     pub fn interrupts_answered(&self, asked: u32) {
         let answered = &self.queries().answered;
@@ -204,6 +216,7 @@ impl Shared {
         self.control().chunks.published.0.load(SeqCst) == taken
             && self.settle_asked().is_none()
             && self.interrupts_asked().is_none()
+            && self.post_asked().is_none()
             && !matches!(
                 self.request_state().load(SeqCst),
                 Request::ASKED | Request::FAILED

@@ -103,6 +103,10 @@ impl Process {
         if let Some(asked) = interrupts {
             shared.interrupts_answered(asked);
         }
+        if let Some(asked) = shared.post_asked() {
+            folder.reply(shared);
+            shared.post_answered(asked);
+        }
         let mut done = Ok(());
         if let Some(asked) = asked {
             done = folder.asked(shared);

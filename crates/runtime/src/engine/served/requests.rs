@@ -16,6 +16,7 @@ use crate::base::area::Context;
 use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::engine::native;
+use crate::engine::served::posting::Unanswered;
 use crate::engine::served::table::{Entry, Errand, Message};
 use crate::engine::served::{Far, Full, NAP, READ, STATE, peek, poke, poke_word};
 use crate::engine::state::{Process, Thread};
@@ -146,6 +147,9 @@ fn clear(at: u64, room: u64) -> bool {
 impl Thread {
     /// The thread comes to its end: it serves no queue any more.
     pub fn serve_no_more(&mut self) {
+        if self.serving.posted.is_some() {
+            self.end_posting();
+        }
         let this = &raw const *self as u64;
         for entry in &self.process.served.entry {
             if entry.base.load(SeqCst) != 0 && entry.server.load(Relaxed) == this {
@@ -184,6 +188,19 @@ impl Thread {
                 Ok(true) if self.process.served.find(number).is_some() => Answer::Done,
                 Ok(true) => Answer::Wrong,
                 Err(HostGone) => {
+                    native::host_gone(self, context);
+                    Answer::Absent
+                }
+            },
+            (Request::Post, _) => match self.post(errand) {
+                Ok(answer) => answer,
+                Err(Unanswered::SignalFirst) => {
+                    context.next_pc = errand.pc;
+                    context.regs[0] = 0;
+                    return;
+                }
+                Err(Unanswered::HostGone) if self.process.is_leaving() => Answer::Absent,
+                Err(Unanswered::HostGone) => {
                     native::host_gone(self, context);
                     Answer::Absent
                 }

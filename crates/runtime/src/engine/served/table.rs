@@ -24,6 +24,8 @@ pub struct Serving {
     pub(crate) spill: Spill,
     /// A request that is to be answered with no lock held.
     pub(crate) errand: Option<Errand>,
+    /// A request about queries that has no reply yet, and its number: the thread is in a signal handler.
+    pub(crate) posted: Option<(Errand, u32)>,
 }
 
 /// Messages to send, in order.
@@ -125,7 +127,7 @@ impl Default for Queues {
 }
 
 /// A request of the app's.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errand {
     /// The request.
     pub request: Request,
