@@ -197,7 +197,7 @@ pub struct Posting {
     pub text: u64,
     /// Bytes of them, [`MOST_TEXT`] at most.
     pub text_bytes: u64,
-    /// Where the reason of a refusal is written to, and a 0 after it.
+    /// Room for the reason of a refusal, and a 0 after it: its address.
     pub error: u64,
     /// Bytes that there is room for there.
     pub room: u64,

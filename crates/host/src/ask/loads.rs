@@ -11,6 +11,9 @@ use trommel_queue::queries::LOADS;
 use crate::ask::answerable::{check, check_in_windows};
 use crate::channel::question::{Load, Question};
 
+/// Loads of a session at most. Each has a place in the report.
+const MOST: usize = 4096;
+
 /// Loads a program. Returns what is to be said.
 ///
 /// # Errors
@@ -36,6 +39,11 @@ pub(crate) fn load(
     if wanted.by_ref().count() >= LOADS {
         return Err(format!(
             "{LOADS} programs are loaded, as many as there can be: remove one first"
+        ));
+    }
+    if loads.len() >= MOST {
+        return Err(format!(
+            "{MOST} programs were loaded in this session, as many as there can be: record anew"
         ));
     }
     let id = loads.len() as u32 + 1;
