@@ -55,6 +55,10 @@ pub type Prepare<'a> = &'a mut dyn FnMut(OwnedFd) -> io::Result<()>;
 /// # Errors
 /// Then the process is as it was.
 pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
+    attach_stopped(pid, prepare).map_err(AttachFailure::cause)
+}
+
+fn attach_stopped(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     let mut tracees = stop_alone(pid)?;
     let filtered = restricts_itself(pid);
     if let Some(old) = Remains::find(&tracees)? {

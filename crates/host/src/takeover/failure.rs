@@ -100,8 +100,33 @@ pub enum AttachFailure {
     System(&'static str, io::Error),
 }
 
+impl AttachFailure {
+    /// Returns the cause of a failure: a stopped thread is gone only when the process has been killed.
+    pub(crate) fn cause(self) -> Self {
+        match self {
+            Self::System(_, error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                Self::Stop(StopFailure::Gone)
+            }
+            other => other,
+        }
+    }
+}
+
 pub(crate) type Result<T> = std::result::Result<T, AttachFailure>;
 
 pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> AttachFailure {
     move |e| AttachFailure::System(what, e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_killed_has_ended() {
+        let failure = |errno| system("starting the runtime")(io::Error::from_raw_os_error(errno));
+        assert_eq!(failure(libc::ESRCH).cause().to_string(), "it has ended");
+        let other = failure(libc::ENOMEM).cause().to_string();
+        assert!(other.starts_with("starting the runtime: "), "{other}");
+    }
 }
