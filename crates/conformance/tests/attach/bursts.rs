@@ -59,7 +59,10 @@ pub(super) fn killed_in_bursts() -> Result<(), String> {
             .args(IN_BURSTS.options)
             .spawn()
             .map_err(text)?;
-        std::thread::sleep(Duration::from_millis(150 + 37 * time));
+        while !running.file("maps")?.contains("memfd:trommel") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(50 + 37 * time));
         running.0.kill().map_err(text)?;
         let killed = Instant::now();
         let status = loop {

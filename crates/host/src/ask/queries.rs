@@ -124,7 +124,8 @@ impl Answers {
 
     /// Replies to a request of the program's.
     pub fn reply(&self, posted: &Posted) {
-        let reply = posted::answer(self.question, posted);
+        let loads = self.compressed.is_none();
+        let reply = posted::answer(self.question, posted, loads);
         let refused = reply.as_ref().err().map_or("", |why| why.as_str());
         let refused = refused.as_bytes();
         posted.put(0, refused);

@@ -10,11 +10,11 @@ use trommel_queue::queries::Posted;
 use crate::ask::loads;
 use crate::channel::question::Question;
 
-/// Does what a request asks for.
+/// Does what a request asks for. `loads`: queries may come.
 ///
 /// # Errors
 /// Why not, in words.
-pub(super) fn answer(question: &Question, posted: &Posted) -> Result<(), String> {
+pub(super) fn answer(question: &Question, posted: &Posted, loads: bool) -> Result<(), String> {
     if !question.may_change() {
         return Err("the queries of this session stay as they are".to_owned());
     }
@@ -25,6 +25,10 @@ pub(super) fn answer(question: &Question, posted: &Posted) -> Result<(), String>
     let (name, queries) = bytes.split_at(name);
     match text {
         None => loads::remove(question, &String::from_utf8_lossy(name)).map(drop),
+        Some(_) if !loads => Err(
+            "a session that gives messages to a compressor loads nothing, as that knows the queries of the start only"
+                .to_owned(),
+        ),
         Some(_) => loads::load_text(question, name, queries),
     }
 }
