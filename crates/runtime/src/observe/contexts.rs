@@ -303,7 +303,8 @@ impl Follow {
 
     fn parent(&self, number: u32) -> Option<u32> {
         let parent = self.described(number).parent.load(Relaxed);
-        (parent != NO_PARENT).then_some(parent)
+        // A session that is over gives the memory of trees back, which is zero then. No way up may go in a circle.
+        (parent < number).then_some(parent)
     }
 
     fn is_tail(&self, number: u32) -> bool {
