@@ -11,20 +11,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "until.h"
 
-static volatile double until;
 static volatile int bad, sent, answered;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 static void expect(int so, const char *what) {
     if (!so && !bad) {
@@ -112,21 +101,19 @@ static void *waits(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
-    signal(SIGTERM, stop);
+    work_for(argv[1]);
     struct sigaction action = {.sa_handler = handle};
     sigfillset(&action.sa_mask);
     sigaction(SIGUSR1, &action, 0);
     handlers = make();
     void *(*work[])(void *) = {for_good, now_and_then, handled, waits};
     pthread_t threads[4];
-    sigset_t old = mask(SIG_SETMASK, SIGSEGV);
+    mask(SIG_SETMASK, SIGSEGV);
     for (int n = 0; n < 4; n++) {
         if (n == 1) mask(SIG_UNBLOCK, SIGSEGV);
         if (n == 3) mask(SIG_BLOCK, SIGSEGV);
         pthread_create(threads + n, 0, work[n], 0);
     }
-    (void)old;
     for (; now() < until; usleep(2000)) {
         if (sent == answered) {
             sent++;

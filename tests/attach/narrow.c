@@ -10,24 +10,12 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+#include "until.h"
 
 enum { PAGE = 4096, SPARE = 40 * PAGE };
-static volatile double until;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
-    signal(SIGTERM, stop);
+    work_for(argv[1]);
     int data = argc > 2 && !strcmp(argv[2], "data"), what = data ? RLIMIT_DATA : RLIMIT_AS;
     char status[4096] = "";
     int file = open("/proc/self/status", O_RDONLY);

@@ -14,26 +14,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "until.h"
 
 enum { CODE = 6 };
-static volatile double until;
 static char *code;
 static int file, ends[2], ring = -1, workers;
 static aio_context_t context;
 static char *requests, *answers;
 static struct io_uring_sqe *entries;
 static struct io_uring_params ring_is;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 static long by_aio(void) {
     struct iocb one = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = file, .aio_buf = (uint64_t)code, .aio_nbytes = CODE}, *all = &one;
@@ -71,9 +60,8 @@ static long by_ring(const char *bytes) {
 }
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
+    work_for(argv[1]);
     workers = argc > 2;
-    signal(SIGTERM, stop);
     file = memfd_create("code", 0);
     code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     syscall(SYS_io_setup, 4, &context);

@@ -13,22 +13,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "until.h"
 
 enum { PAGE = 4096, PAGES = 8 };
 static unsigned char *code, page[PAGE] __attribute__((aligned(PAGE)));
 static int faults;
-static volatile double until;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 static void *server(void *unused) {
     (void)unused;
@@ -45,8 +34,7 @@ static void *server(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
-    signal(SIGTERM, stop);
+    work_for(argv[1]);
     faults = syscall(SYS_userfaultfd, O_CLOEXEC);
     struct uffdio_api api = {.api = UFFD_API};
     code = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

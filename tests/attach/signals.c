@@ -8,24 +8,12 @@
 #include <sys/time.h>
 #include <time.h>
 #include <ucontext.h>
+#include "until.h"
 
 static volatile long alarms, sent;
 static volatile int wrong;
-static volatile double until;
 static char *stack;
 extern char __executable_start, etext;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-// Ends the work early, as SIGTERM asks for.
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 static void on_alarm(int signal, siginfo_t *info, void *frame) {
     (void)signal, (void)info;
@@ -44,7 +32,7 @@ static void on_sent(int signal) {
 }
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
+    work_for(argv[1]);
     stack = malloc(65536);
     stack_t ss = {stack, 0, 65536};
     sigaltstack(&ss, 0);
@@ -56,7 +44,6 @@ int main(int argc, char **argv) {
     a.sa_handler = on_sent;
     a.sa_flags = 0;
     sigaction(SIGUSR1, &a, 0);
-    signal(SIGTERM, stop);
     struct itimerval every = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_REAL, &every, 0);
     sigset_t all, old;

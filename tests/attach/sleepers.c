@@ -13,23 +13,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "until.h"
 
-static volatile double until;
 static double longest;
 static volatile int bad;
 static int quiet[2], told[2];
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-// Ends the work early, as SIGTERM asks for.
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 // Calls that cannot be continued are made again with their whole time.
 static void check(const char *what, double start, double most, int ok) {
@@ -106,7 +94,7 @@ static void *reading(void *unused) {
 }
 
 int main(int argc, char **argv) {
-    until = now() + (argc > 1 ? atof(argv[1]) : 1);
+    work_for(argv[1]);
     longest = argc > 2 ? atof(argv[2]) : 1;
     sigset_t m;
     sigemptyset(&m);
@@ -114,7 +102,6 @@ int main(int argc, char **argv) {
     // That one is for this thread alone: it interrupts no wait that is checked.
     sigaddset(&m, SIGTERM);
     sigprocmask(SIG_BLOCK, &m, 0);
-    signal(SIGTERM, stop);
     if (pipe(quiet) || pipe(told)) return 2;
     void *(*all[])(void *) = {sleeping, absolute, futex, polling, selecting_, masked, epoll, signals, reading};
     pthread_t t[9];

@@ -5,23 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include "until.h"
 
-static volatile double until;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
 static long total;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-// Ends the work early, as SIGTERM asks for.
-static void stop(int signal) {
-    (void)signal;
-    until = 0;
-}
 
 static void *compute(void *seed) {
     long n = 0;
@@ -66,8 +54,7 @@ static void *start(void *unused) {
 int main(int argc, char **argv) {
     static pthread_t t[4096];
     if (argc < 4) return 2;
-    until = now() + atof(argv[1]);
-    signal(SIGTERM, stop);
+    work_for(argv[1]);
     int computing = atoi(argv[2]), starting = atoi(argv[3]);
     for (long i = 0; i < computing + starting; i++) pthread_create(t + i, 0, i < computing ? compute : start, (void *)i);
     long sum = 0;
