@@ -490,8 +490,14 @@ pub const NUMBERS: u32 = 512;
 
 /// The row of a call, if it has one.
 pub fn row_of(number: u32) -> Option<&'static Row> {
-    let found = TABLE.binary_search_by_key(&number, |row| row.number);
-    found.ok().map(|n| &TABLE[n])
+    // Up to the first gap in the numbers, a row's place is its number.
+    let at_number = TABLE
+        .get(number as usize)
+        .filter(|row| row.number == number);
+    at_number.or_else(|| {
+        let found = TABLE.binary_search_by_key(&number, |row| row.number);
+        found.ok().map(|n| &TABLE[n])
+    })
 }
 
 /// Returns the runtime's part in a call.
