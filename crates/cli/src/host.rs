@@ -27,6 +27,7 @@ use trommel_host::serve::recording::Recording;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_query::Program as Query;
+use trommel_query::throttle::Together;
 use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
 
@@ -184,9 +185,16 @@ pub(crate) fn record_epochs(
     Ok(recording)
 }
 
-/// Queries that may change while they are asked. `by_window`: in windows alone.
-pub(crate) fn question(name: String, program: Query, by_window: bool) -> Result<&'static Question> {
+/// Queries that may change while they are asked. `by_window`: in windows alone. `together`: percent of each thread's time that all
+/// with `every auto` may take.
+pub(crate) fn question(
+    name: String,
+    program: Query,
+    by_window: bool,
+    together: Option<f64>,
+) -> Result<&'static Question> {
     let question = Question::new(program, QUERY_SEED, stress()?.rates).changing(name);
+    let question = question.together(together.and_then(Together::percent));
     let question = match by_window {
         true => question.by_window(),
         false => question,

@@ -105,6 +105,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     });
     check_query_kinds(question.is_some(), kinds)?;
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    if args.query_budget.is_some() {
+        checks::tell_idle_budget(question.as_ref());
+    }
     let intervals = compressor.interval().is_some() && !kinds.is_empty();
     let services = services::load(&args.service, question.as_ref(), intervals)?;
     let simulate = simulate::asked(&args, kinds, in_windows)?;
@@ -163,7 +166,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         contexts,
         question: question
             .zip(args.query.as_deref())
-            .map(|(program, file)| host::question(name_of(file), program, sampling.is_some()))
+            .map(|(program, file)| {
+                let by_window = sampling.is_some();
+                host::question(name_of(file), program, by_window, args.query_budget)
+            })
             .transpose()?,
         messages: args.messages,
         services,

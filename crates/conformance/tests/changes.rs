@@ -34,6 +34,11 @@ struct Session {
 
 impl Session {
     fn begin(threads: &str, stress: &str) -> Self {
+        Self::begin_with(threads, stress, &[])
+    }
+
+    /// Begins one with further options.
+    fn begin_with(threads: &str, stress: &str, options: &[&str]) -> Self {
         let program = built();
         let scratch = Scratch::new().expect("a directory");
         let runtime = scratch.path("runtime");
@@ -51,6 +56,7 @@ impl Session {
             .arg(scratch.path("data"))
             .arg("-q")
             .arg(&query)
+            .args(options)
             .arg("--")
             .arg(&program)
             .arg(threads)
@@ -271,6 +277,28 @@ fn there_are_only_so_many_loads_at_a_time() {
     let (_, queries) = session.end();
     assert!(number(&queries[0], "counted") > 0);
     assert!(queries[0]["active_until_ns"].is_u64());
+}
+
+/// Queries that are loaded later keep the common budget, which a query with a rate of its own has no part in.
+#[test]
+fn loads_have_a_common_budget() {
+    let profiled = |options: &[&str]| {
+        let session = Session::begin_with("1", "", options);
+        for (n, class) in ["opALU", "opLOAD", "opBRANCH"].iter().enumerate() {
+            let text = format!("for {class} * every auto 50% collect pc; count stop;");
+            fs::write(session.scratch.path("auto.rpa"), text).expect("written");
+            let name = format!("auto{n}");
+            let load = ["load", "auto.rpa", "--name", &name];
+            session.query(&load).expect("loaded");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let (count, queries) = session.end();
+        assert_eq!(number(&queries[0], "counted"), count);
+        let of = |name| -> u64 { queries[1..].iter().map(|q| number(q, name)).sum() };
+        of("profiled") as f64 / of("executed") as f64
+    };
+    let (common, own) = (profiled(&["--query-budget", "0.2"]), profiled(&[]));
+    assert!(common > 0.0 && common * 8.0 < own, "{common} and {own}");
 }
 
 #[test]

@@ -20,6 +20,7 @@
 //!   twice the budget, so that the sum is kept too, and no N is so large that a few records stand for most executions.
 //! * A period ends early when it has spent what all of it may: a class that has become frequent is noticed after that.
 //!   So short a time tells little of what is rare, so it raises N and never lowers it.
+//! * Throttles of a thread may have a common budget besides ([`Together`]).
 //!
 //! # Why estimates are right
 //! Countdowns of `every auto` are geometric: each execution is profiled with probability 1/N, whatever
@@ -32,6 +33,8 @@
 //! * A throttle is of one thread. It makes no memory once it is made.
 //! * Its decisions are a function of its inputs: two throttles with the same inputs have the same rates.
 
+mod together;
+
 use alloc::vec::Vec;
 
 use trommel_compress::random::SplitMix64;
@@ -40,6 +43,9 @@ use crate::class::{ENTRIES, Entry, EntrySet};
 use crate::engine::Engine;
 use crate::program::Program;
 use crate::rate::{MOST_RANK, Rate, Sampling};
+
+use self::together::WHOLE;
+pub use self::together::{Part, Together};
 
 /// Periods over which what was left or overdrawn is given out.
 const HORIZON: u64 = 8;
@@ -79,7 +85,12 @@ impl Paced for Engine<'_> {
 /// A query.
 #[derive(Clone, Debug)]
 struct Group {
-    percent: u64,
+    /// Its own budget, in 65536ths of time, as are the next two.
+    own: u64,
+    /// The budget in force.
+    share: u64,
+    /// Time that its last period would have taken with all executions recorded, at most its own budget.
+    demand: u64,
     entries: EntrySet,
     /// Start of the period.
     begun: u64,
@@ -113,8 +124,11 @@ impl Throttle {
             let Sampling::Auto(budget) = query.sampling else {
                 continue;
             };
+            let own = u64::from(budget.percent()) * WHOLE / 100;
             groups.push(Group {
-                percent: budget.percent().into(),
+                own,
+                share: own,
+                demand: 0,
                 entries: query.entries,
                 begun: now,
                 spent: 0,
@@ -171,7 +185,8 @@ impl Throttle {
             .any(|group| group.is_due(self.period, now))
     }
 
-    /// Ends periods that are over, and paces what is `paced` as the next ones want it.
+    /// Ends periods that are over, and paces what is `paced` as the next ones want it. Where there is a common budget, all throttles of
+    /// the thread are then to be given their parts ([`Together::part`]).
     pub fn adjust(&mut self, now: u64, paced: &mut impl Paced) {
         let period = self.period;
         // Time is told by another clock from here on.
@@ -189,7 +204,9 @@ impl Throttle {
             }
             let early = now - group.begun < period;
             let counted = countdowns.saturating_mul(self.countdown) >> FRACTION;
+            let lasted = now.saturating_sub(group.begun).max(1);
             let affordable = group.affordable(period, now, counted);
+            group.demands(countdowns, counted, lasted);
             let executed = |entry: Entry| self.members[entry.number()].executed;
             let level = level(&group.entries, executed, affordable);
             for entry in group.entries.iter() {
@@ -210,7 +227,7 @@ impl Throttle {
 impl Group {
     /// Returns what so many ticks allow.
     const fn allowed(&self, ticks: u64) -> u64 {
-        (ticks as u128 * self.percent as u128 / 100) as u64
+        ((ticks as u128 * self.share as u128) / WHOLE as u128) as u64
     }
 
     const fn is_due(&self, period: u64, now: u64) -> bool {

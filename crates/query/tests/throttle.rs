@@ -1,7 +1,7 @@
 //! `every auto`: what is estimated is right, what is spent is kept to the budget, and what is rare is all there.
 
 use trommel_compress::random::SplitMix64;
-use trommel_query::throttle::{Rehearsal, Throttle};
+use trommel_query::throttle::{Rehearsal, Throttle, Together};
 use trommel_query::{
     Class, Engine, Entry, Facts, Field, Operation, Program, Rate, Subject, assemble,
 };
@@ -114,6 +114,7 @@ fn each_execution_is_told_of_once_on_the_average() {
 struct Thread<'p> {
     engine: Engine<'p>,
     throttle: Throttle,
+    together: Option<Together>,
     random: SplitMix64,
     now: u64,
     spent: u64,
@@ -131,6 +132,7 @@ impl<'p> Thread<'p> {
         Self {
             engine: Engine::new(program, 1),
             throttle: Throttle::new(program, PERIOD, 0).expect("it wants one"),
+            together: None,
             random: SplitMix64::new(9),
             now: 0,
             spent: 0,
@@ -146,6 +148,12 @@ impl<'p> Thread<'p> {
         if charged {
             self.throttle = self.throttle.charging(countdown);
         }
+        self
+    }
+
+    /// All its queries may take so many percent.
+    fn together(mut self, percent: f64) -> Self {
+        self.together = Together::percent(percent);
         self
     }
 
@@ -190,6 +198,10 @@ impl<'p> Thread<'p> {
     fn look(&mut self) {
         if self.throttle.is_due(self.now) {
             self.throttle.adjust(self.now, &mut self.engine);
+            if let Some(together) = self.together {
+                let part = together.part(|| [&self.throttle].into_iter());
+                self.throttle.limit(part);
+            }
         }
     }
 
@@ -303,6 +315,110 @@ fn countdowns_leave_a_quarter_to_records() {
     assert!(error.abs() < 5.0 / (loads[1] as f64).sqrt(), "{error}");
     // Nothing is owed for it: when loads become rare all of them are recorded soon.
     thread.loads_are_rare(20_000);
+}
+
+/// Queries have a common budget, whatever their own add up to, and one that is alone has as much of it as it may.
+#[test]
+fn queries_keep_a_common_budget() {
+    for seed in 0..12 {
+        let mut random = SplitMix64::new(seed);
+        let mut percent = || 5 + random.below(20);
+        let text = format!(
+            "for opLOAD * every auto {}% collect pc; send 1 stop;
+             for opSTORE * every auto {}% collect pc; send 1 stop;
+             for opALU * every auto {}% collect pc; send 1 stop;",
+            percent(),
+            percent(),
+            percent()
+        );
+        let program = program(&text);
+        let common = 1 + random.below(6);
+        let cost = 80 + random.below(2000);
+        let mut thread = Thread::new(&program, cost).together(common as f64);
+        while thread.now < 60 * PERIOD {
+            let mut every = || 16 << random.below(14);
+            let each = [
+                (Operation::Load, every()),
+                (Operation::Store, every()),
+                (Operation::Alu, every()),
+            ];
+            let length = (PERIOD / 50) << random.below(10);
+            let _ = thread.phase(length, each);
+        }
+        let share = 100.0 * thread.spent as f64 / thread.now as f64;
+        assert!(
+            share < 1.1 * common as f64 + 0.3,
+            "seed {seed}: {share} % of {common} %"
+        );
+        let (now, spent) = (thread.now, thread.spent);
+        let _ = thread.phase(60 * PERIOD, [(Operation::Store, 16)]);
+        let share = 100.0 * (thread.spent - spent) as f64 / (thread.now - now) as f64;
+        assert!(
+            (0.4 * common as f64..1.1 * common as f64).contains(&share),
+            "seed {seed}: alone {share} % of {common} %"
+        );
+    }
+}
+
+/// A part of their own budgets is as large as it can be, for throttles of several programs, and all of them where that fits.
+#[test]
+fn a_common_budget_is_used_up_and_never_exceeded() {
+    let text = |percent| format!("for opLOAD * every auto {percent}% collect pc; send 1 stop;");
+    let programs: Vec<Program> = [3, 10, 20].map(|p| program(&text(p))).into();
+    // Of the last one, only a hundredth of what it may take is executed.
+    let run = |common: f64| {
+        let together = Together::percent(common).expect("a budget");
+        let mut threads: Vec<Thread<'_>> = programs.iter().map(|p| Thread::new(p, 150)).collect();
+        let mut before = [[0; 2]; 3];
+        for round in 0..60 {
+            for (thread, every) in threads.iter_mut().zip([8, 8, 75_000]) {
+                let _ = thread.phase(PERIOD, [(Operation::Load, every)]);
+            }
+            let part = together.part(|| threads.iter().map(|thread| &thread.throttle));
+            for thread in &mut threads {
+                thread.throttle.limit(part);
+            }
+            if round == 20 {
+                for (thread, before) in threads.iter().zip(&mut before) {
+                    *before = [thread.spent, thread.now];
+                }
+            }
+        }
+        let share = |(thread, before): (&Thread<'_>, &[u64; 2])| {
+            100.0 * (thread.spent - before[0]) as f64 / (thread.now - before[1]) as f64
+        };
+        let shares: Vec<f64> = threads.iter().zip(&before).map(share).collect();
+        <[f64; 3]>::try_from(shares).expect("three")
+    };
+    let [first, second, rare] = run(90.0);
+    assert!((1.4..3.3).contains(&first), "{first}");
+    assert!((4.5..11.0).contains(&second), "{second}");
+    assert!((0.15..0.25).contains(&rare), "{rare}");
+    let [first, second, rare] = run(4.0);
+    assert!(first < 1.2 && second < 3.5, "{first} and {second}");
+    assert!(
+        (1.8..4.2).contains(&(first + second)),
+        "{first} and {second}"
+    );
+    assert!((0.15..0.25).contains(&rare), "what is rare is cut: {rare}");
+}
+
+#[test]
+fn a_common_budget_is_a_part_of_the_time() {
+    for (percent, word) in [
+        (0.0, None),
+        (0.001, None),
+        (0.1, Some(65)),
+        (100.0, Some(65536)),
+    ] {
+        let together = Together::percent(percent);
+        assert_eq!(together.map(Together::word), word, "{percent}");
+        assert_eq!(together.and_then(|t| Together::of_word(t.word())), together);
+    }
+    for percent in [-1.0, 101.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(Together::percent(percent), None);
+    }
+    assert_eq!(Together::of_word(0), None);
 }
 
 #[test]

@@ -85,6 +85,9 @@ pub struct Queries {
     pub by_window: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
+    /// Budget that all queries with `every auto` have together, in 65536ths of a thread's time; 0: each its own. Of the first place.
+    /// The host's to write.
+    pub together: AtomicU32,
     /// Thread pages that may have counts of ways: those below.
     pub pages: AtomicU32,
     /// Counts of executions, by table entry, but those that are counted by ways.

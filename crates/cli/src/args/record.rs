@@ -70,6 +70,12 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
     pub(crate) query: Option<PathBuf>,
 
+    /// Percent of each thread's time that all queries with `every auto` may take together
+    ///
+    /// Also those that are loaded later. Each keeps its own budget, too. See `trommel help query`.
+    #[arg(long, value_name = "PCT", requires = "query", conflicts_with_all = ["budget", "rate", "window"], value_parser = parse::budget, help_heading = "Queries")]
+    pub(crate) query_budget: Option<f64>,
+
     /// Words of messages that -c compresses: one to seven fields
     ///
     /// The compressor of each queue gets them as a tuple. The default is the first two words. See `trommel help query`.

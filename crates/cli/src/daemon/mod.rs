@@ -168,7 +168,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
 fn asked(file: &Path) -> Result<&'static Question> {
     let program = query::question(file)?;
     answerable::check_in_windows(&program)?;
-    crate::host::question(name_of(file), program, true)
+    crate::host::question(name_of(file), program, true, None)
 }
 
 /// Hears changes of the queries, where there can be a socket.

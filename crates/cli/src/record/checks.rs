@@ -27,6 +27,16 @@ pub(super) fn check_bursts(kinds: KindSet, contexts: bool) -> Result<()> {
     Ok(())
 }
 
+/// Says so if no query has a part in the common budget.
+pub(super) fn tell_idle_budget(question: Option<&Program>) {
+    let mut queries = question.into_iter().flat_map(Program::queries);
+    if queries.all(|query| query.sampling.rate().is_some()) {
+        output::complain(
+            "no query has `every auto`: --query-budget is for those that are loaded later",
+        );
+    }
+}
+
 /// CPU time that a program which we start runs natively before its first burst.
 pub(super) fn before_bursts(budget: f64) -> Result<Duration> {
     if only_descendants() {

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trommel_query::throttle::Together;
 use trommel_query::{Entry, Program, image};
 use trommel_queue::protocol;
 use trommel_queue::queries::{LOADS, NO_WAYS, Queries};
@@ -23,6 +24,8 @@ pub struct Question {
     changing: bool,
     /// Counts are reported by window.
     by_window: bool,
+    /// Budget that all queries with `every auto` have together.
+    together: Option<Together>,
     loads: Mutex<Vec<Load>>,
 }
 
@@ -67,6 +70,7 @@ impl Question {
             rehearsed,
             changing: false,
             by_window: false,
+            together: None,
             loads: Mutex::new(vec![load]),
         }
     }
@@ -82,6 +86,13 @@ impl Question {
     #[must_use]
     pub const fn by_window(mut self) -> Self {
         self.by_window = true;
+        self
+    }
+
+    /// Gives all queries with `every auto` a common budget, whatever their own.
+    #[must_use]
+    pub const fn together(mut self, budget: Option<Together>) -> Self {
+        self.together = budget;
         self
     }
 
@@ -115,6 +126,8 @@ impl Question {
         first.tagged.store(self.names_code().into(), Relaxed);
         first.changing.store(self.changing.into(), Relaxed);
         first.by_window.store(self.by_window.into(), Relaxed);
+        let together = self.together.map_or(0, Together::word);
+        first.together.store(together, Relaxed);
         let loads = self.loads();
         let mut ways = Ways::default();
         let wanted = loads.iter().filter(|load| load.is_wanted());

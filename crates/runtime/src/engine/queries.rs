@@ -3,6 +3,7 @@
 
 pub mod changes;
 pub mod counts;
+mod rates;
 pub mod windows;
 
 use alloc::boxed::Box;
@@ -12,8 +13,7 @@ use trommel_compress::random::SplitMix64;
 use trommel_query::engine::thread_seed;
 use trommel_query::observe::{Machine, Segment, When};
 use trommel_query::pair::Member;
-use trommel_query::throttle::{Paced, Throttle};
-use trommel_query::{Engine, Entry, Facts, Field, QueryPc, Rate, Record, Sampling, Sink};
+use trommel_query::{Engine, Facts, Field, QueryPc, Rate, Record, Sampling, Sink};
 use trommel_queue::queries::{Acted, ENTRIES, Header, LOADS, MESSAGE_WORDS, Queries, Sort};
 
 use crate::base::address::CachePc;
@@ -29,40 +29,6 @@ use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
 use crate::observe::query::{Crossing, Site};
-
-/// Ticks of a period of a throttle.
-const PERIOD: u64 = 1 << 21;
-/// Ticks of a record outside of [`crossed`], where its time is measured: saving and loading the app's state.
-const AROUND: u64 = 60;
-/// 256ths of a tick that an execution costs which is counted down, in the mean of gzip and CPython, all of whose loads and stores, or branches
-/// and arithmetic too, are counted: from 0.24 to 0.68 ns, at 2.6 ticks a nanosecond.
-const COUNTDOWN: u64 = 300;
-
-/// An engine whose countdowns are in a context.
-struct InForce<'a> {
-    engine: &'a mut Engine<'static>,
-    drawn: &'a mut [u32; ENTRIES],
-    left: &'a mut [u32; ENTRIES],
-    area: &'a Queries,
-}
-
-impl Paced for InForce<'_> {
-    fn passed(&self, entry: Entry) -> u64 {
-        let number = entry.number();
-        u64::from(self.drawn[number] - self.left[number])
-    }
-
-    fn pace(&mut self, entry: Entry, rate: Rate) {
-        if self.engine.rate(entry) == rate {
-            return;
-        }
-        let number = entry.number();
-        add(&self.area.seen[number].executed, self.passed(entry));
-        self.engine.pace(entry, rate);
-        let left = self.engine.countdown(entry).unwrap_or(0) as u32;
-        (self.drawn[number], self.left[number]) = (left, left);
-    }
-}
 
 impl Thread {
     /// Makes the thread, which executes nothing yet, ready for queries: its engines begin with the first probe that it reaches.
@@ -102,16 +68,21 @@ pub fn look(thread: &mut Thread, context: &mut Context) {
         return;
     };
     let process = thread.process;
+    let mut adjusted = false;
     for underway in asking.underway.iter_mut().flatten() {
         if !underway.is_due() {
             continue;
         }
+        adjusted = true;
         // A place is put at rest with the lock held.
         let _runtime = process.runtime.lock();
         let area = process.queue.mapped().load(underway.place);
         if area.put.load(Relaxed) == underway.id {
             underway.look(context, area);
         }
+    }
+    if adjusted {
+        asking.share_budget(process.queue.mapped());
     }
 }
 
@@ -158,14 +129,15 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let adapts = site.control.sampling.rate().is_none();
     let from = if adapts { sys::ticks() } else { 0 };
     let mut done = underway.crossed(&mut asking, thread, context, site, crossing);
-    if adapts {
-        underway.adapt(area, context, site, crossing, from);
-    }
+    let adjusted = adapts && underway.adapt(area, context, site, crossing, from);
     // What was seen before the last execution is sent after it.
     if done.is_ok() && underway.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
         done = prefetch::sent(&thread.process.queue, &mut thread.writer);
     }
     asking.underway[place] = Some(underway);
+    if adjusted {
+        asking.share_budget(thread.process.queue.mapped());
+    }
     thread.asking = Some(asking);
     done
 }
@@ -205,14 +177,7 @@ impl Underway {
         }
         context.left[place] = drawn;
         context.begun[place] = 0;
-        let throttle = Throttle::new(&prepared.program, PERIOD, sys::ticks());
-        let rates = match throttle {
-            None => Rates::Fixed,
-            Some(_) if mapped.queries().rehearsed.load(Relaxed) != 0 => {
-                Rates::Rehearsed(Box::default())
-            }
-            Some(throttle) => Rates::Throttled(Box::new(throttle.charging(COUNTDOWN))),
-        };
+        let rates = Rates::begin(&prepared.program, mapped);
         Box::new(Self {
             id,
             place,
@@ -319,63 +284,6 @@ impl Underway {
     fn counts<'c>(&self, by_window: Option<&'c InWindow>, area: &'c Queries) -> Counts<'c> {
         let in_window = by_window.and_then(|by_window| by_window.of(self.place, self.id));
         Counts::of(in_window, area)
-    }
-
-    /// Returns true if it is time to look at the rates.
-    fn is_due(&self) -> bool {
-        match &self.rates {
-            Rates::Throttled(throttle) => throttle.is_due(sys::ticks()),
-            Rates::Fixed | Rates::Rehearsed(_) => false,
-        }
-    }
-
-    /// Puts rates in force that are due.
-    fn look(&mut self, context: &mut Context, area: &Queries) {
-        let Rates::Throttled(throttle) = &mut self.rates else {
-            return;
-        };
-        let now = sys::ticks();
-        if throttle.is_due(now) {
-            let mut paced = InForce {
-                engine: &mut self.engine,
-                drawn: &mut self.drawn,
-                left: &mut context.left[self.place],
-                area,
-            };
-            throttle.adjust(now, &mut paced);
-        }
-    }
-
-    /// A crossing of the site's is done with, which began at `from`.
-    fn adapt(
-        &mut self,
-        area: &Queries,
-        context: &mut Context,
-        site: &Site,
-        crossing: Crossing,
-        from: u64,
-    ) {
-        match &mut self.rates {
-            Rates::Fixed => {}
-            Rates::Throttled(throttle) => {
-                let lasted = sys::ticks().saturating_sub(from);
-                throttle.spend(site.entry, lasted + AROUND);
-                self.look(context, area);
-            }
-            Rates::Rehearsed(rehearsal) => {
-                if crossing.flags & Crossing::SECOND != 0 {
-                    return;
-                }
-                let rate = rehearsal.next(site.entry);
-                let mut paced = InForce {
-                    engine: &mut self.engine,
-                    drawn: &mut self.drawn,
-                    left: &mut context.left[self.place],
-                    area,
-                };
-                paced.pace(site.entry, rate);
-            }
-        }
     }
 
     /// Countdowns of all entries, where executions are profiled in bursts.
