@@ -102,8 +102,7 @@ fn machine(file: Option<&Path>) -> Result<Parameters> {
         return Ok(usual);
     };
     let name = printable(&file.display().to_string());
-    let text =
-        fs::read_to_string(file).with_context(|| format!("{name}: cannot read the machine"))?;
+    let text = query::small_text(file)?;
     text::read(&text, usual)
         .with_context(|| format!("{name}: no machine; `trommel model --show-machine` writes one"))
 }

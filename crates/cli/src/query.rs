@@ -46,6 +46,11 @@ pub(crate) fn question(path: &Path) -> Result<Program> {
     Ok(program)
 }
 
+/// A text that is no longer than one of queries may be.
+pub(crate) fn small_text(path: &Path) -> Result<String> {
+    text_of(path, bytes(path, trommel_query::MAX_TEXT)?)
+}
+
 /// The program in a file, a text or assembled, whoever answers it.
 pub(crate) fn assembled(path: &Path) -> Result<Program> {
     let bytes = bytes(path, trommel_query::MAX_TEXT)?;

@@ -88,11 +88,14 @@ fn shown(dir: &Dir, words: &[&str]) -> (Vec<String>, bool) {
 fn a_summary_has_twelve_lines_and_ends_with_the_next_command() {
     let dir = Dir::new("screens");
     compile(&dir.0, "app", &["-O1", "-g"], SOURCE);
-    std::fs::write(
-        dir.0.join("loads.rpa"),
-        "for opLOAD * every 64 collect pc res1;\n    send 1 stop;\n",
-    )
-    .expect("a file");
+    let loads = "for opLOAD * every 64 collect pc res1;\n    send 1 stop;\n";
+    let others = "for opSTORE * always collect pc; count stop;\nfor opBRANCH * every auto collect pc; send 2 stop;\n";
+    for (name, text) in [
+        ("loads.rpa", loads),
+        ("three.rpa", &[loads, others].concat()),
+    ] {
+        std::fs::write(dir.0.join(name), text).expect("a file");
+    }
     for (options, next) in [
         ("", "report"),
         ("-e edge,call", "report"),
@@ -105,6 +108,7 @@ fn a_summary_has_twelve_lines_and_ends_with_the_next_command() {
         ("-e stack --rate 9973", "report --html report.html"),
         ("--samples --rate 9973", "report"),
         ("-q loads.rpa", "report"),
+        ("-q three.rpa", "report"),
         ("-c P257", "report"),
         ("-e value -c P257", "values"),
         ("--stream s.tstream --stream-limit 20000", "report"),
@@ -119,9 +123,16 @@ fn a_summary_has_twelve_lines_and_ends_with_the_next_command() {
         // What a recording will cost is said before it begins.
         let begins = |row: &String| {
             row.starts_with("trommel: ")
-                && ["events in", "events (est", "contexts in", "samples: "]
-                    .iter()
-                    .any(|part| row.contains(part))
+                && [
+                    "events in",
+                    "events (est",
+                    "contexts in",
+                    "samples: ",
+                    "of 1 query in",
+                    "of 3 queries in",
+                ]
+                .iter()
+                .any(|part| row.contains(part))
         };
         let first = rows.iter().position(begins);
         let summary = &rows[first.unwrap_or_else(|| panic!("{options}: {rows:#?}"))..];

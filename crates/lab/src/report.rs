@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::findings::{Findings, Table, Verdict};
@@ -50,6 +51,12 @@ impl<'a> Report<'a> {
         let trial = dir.join(format!(".{}.trial", std::process::id()));
         fs::write(&trial, "").map_err(|e| LabError::io(dir, e))?;
         fs::remove_file(&trial).map_err(|e| LabError::io(&trial, e))?;
+        for name in [Some(TEXT), page.then_some(PAGE)].into_iter().flatten() {
+            let path = dir.join(name);
+            if path.is_dir() {
+                return Err(LabError::io(&path, ErrorKind::IsADirectory.into()));
+            }
+        }
         Ok(Self {
             lab,
             dir,

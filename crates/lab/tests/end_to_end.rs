@@ -424,6 +424,12 @@ fn a_directory_that_cannot_be_is_noticed_before_any_work() {
             "{error}"
         );
     }
+    for name in ["index.html", "findings.md"] {
+        let taken = streams.0.join(format!("{name}.out"));
+        fs::create_dir_all(taken.join(name)).expect("made");
+        let error = Report::new(&lab, &taken, true, 1).err().expect("refused");
+        assert!(error.to_string().contains(name), "{error}");
+    }
 }
 
 /// A program that is there and too short for the filter is not said to be missing.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use trommel_compress::Spec;
+use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
@@ -85,6 +86,54 @@ pub(crate) fn write(
         load(out, view, queries, top, style)?;
     }
     Ok(())
+}
+
+/// Writes a summary: of one query all, of several a line each, those that did most first.
+pub(crate) fn summary(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let profile = view.profile;
+    let mut all: Vec<(u64, Vec<String>)> = Vec::new();
+    for queries in &profile.queries {
+        let program = image::decode(&queries.program);
+        for answer in program.iter().flat_map(|program| answers(program, queries)) {
+            let [executed, profiled, _] = answer.seen;
+            let [sent, _, _, counted, _] = answer.done;
+            let numbers = [executed, profiled, sent, counted].map(grouped).into_iter();
+            let header = printable(&answer.query.header());
+            all.push((profiled, numbers.chain([header]).collect()));
+        }
+    }
+    if all.len() < 2 {
+        return write(out, view, top, style);
+    }
+    all.sort_by_key(|(profiled, _)| Reverse(*profiled));
+    let titles = ["executed", "profiled", "sent", "counted", "query"];
+    let mut rows = vec![titles.map(str::to_owned).into()];
+    let more = all.len().saturating_sub(top);
+    rows.extend(all.into_iter().take(top).map(|(_, row)| row));
+    columns(out, &rows, NUMBERS + 1, style)?;
+    match more {
+        0 => Ok(()),
+        n => writeln!(out, "# and {} more queries", grouped(n as u64)),
+    }
+}
+
+/// Messages of all queries, those that they counted, and the number of queries; `None` if there are none.
+pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
+    let (mut sent, mut counted, mut count) = (0_u64, 0_u64, 0);
+    for queries in &profile.queries {
+        let program = image::decode(&queries.program);
+        for answer in program.iter().flat_map(|program| answers(program, queries)) {
+            sent = sent.saturating_add(answer.done[0]);
+            counted = counted.saturating_add(answer.done[3]);
+            count += 1;
+        }
+    }
+    (count > 0).then_some((sent, counted, count))
 }
 
 /// Returns when a query was active, in seconds from the start of the run, unless that is the whole run.
@@ -378,7 +427,7 @@ fn service(
         });
         table.push(first.into_iter().chain(words).collect());
     }
-    columns(out, &table, style)?;
+    columns(out, &table, NUMBERS, style)?;
     match served.rows.len().saturating_sub(top) {
         0 => Ok(()),
         n => writeln!(out, "# and {} more rows", grouped(n as u64)),
@@ -441,7 +490,7 @@ fn messages(
         });
         rows.push(first.into_iter().chain(stands_for).chain(words).collect());
     }
-    columns(out, &rows, style)?;
+    columns(out, &rows, NUMBERS, style)?;
     let more = answer.messages.len().saturating_sub(top);
     match more {
         0 => Ok(()),
@@ -449,8 +498,16 @@ fn messages(
     }
 }
 
-/// Aligned to the left, but for the first three, which are numbers.
-fn columns(out: &mut impl Write, rows: &[Vec<String>], style: Style) -> io::Result<()> {
+/// Columns of numbers at the start of a table of messages.
+const NUMBERS: usize = 3;
+
+/// Writes a table whose columns are aligned to the left, but for the first few, which are numbers.
+fn columns(
+    out: &mut impl Write,
+    rows: &[Vec<String>],
+    numbers: usize,
+    style: Style,
+) -> io::Result<()> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |n: usize| {
         let cells = rows.iter().filter_map(|row| row.get(n));
@@ -460,9 +517,9 @@ fn columns(out: &mut impl Write, rows: &[Vec<String>], style: Style) -> io::Resu
     for (number, row) in rows.iter().enumerate() {
         let mut line = String::new();
         for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match n {
-                0..3 => line.push_str(&format!("  {cell:>width$}")),
-                _ => line.push_str(&format!("  {cell:<width$}")),
+            match n < numbers {
+                true => line.push_str(&format!("  {cell:>width$}")),
+                false => line.push_str(&format!("  {cell:<width$}")),
             }
         }
         let line = line.trim_end();

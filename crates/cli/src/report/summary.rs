@@ -204,7 +204,7 @@ fn table(room: &mut Room<'_, impl Write>, view: &mut View<'_>, focus: Focus) -> 
         }
         Focus::Kind(kind) if there(view, kind) => Some(kind),
         Focus::Messages => {
-            return room.table(|out, rows, style| queries::write(out, view, rows, style));
+            return room.table(|out, rows, style| queries::summary(out, view, rows, style));
         }
         Focus::Plugin => {
             return room.table(|out, rows, style| custom::write(out, view, rows, style));
@@ -337,7 +337,12 @@ fn counted(profile: &Profile, seen: u64) -> String {
         Some(tree) if profile.kinds.is_empty() => {
             format!("{} calling contexts", grouped(tree.nodes().len() as u64))
         }
-        _ => format!("{} events", grouped(seen)),
+        _ => match queries::totals(profile) {
+            Some((sent, counted, queries)) if profile.kinds.is_empty() => {
+                answered(sent, counted, queries)
+            }
+            _ => format!("{} events", grouped(seen)),
+        },
     };
     let estimated = match profile.windows.is_some() {
         true => " (estimated)",
@@ -348,6 +353,23 @@ fn counted(profile: &Profile, seen: u64) -> String {
         n => format!("{} EVENTS LOST", grouped(n)),
     };
     format!("{counted}{estimated} in {}, {lost}", duration(run.wall))
+}
+
+/// The numbers of what queries came to, other than 0.
+fn answered(sent: u64, counted: u64, queries: usize) -> String {
+    let of = match queries {
+        1 => "1 query".to_owned(),
+        n => format!("{n} queries"),
+    };
+    match (sent, counted) {
+        (_, 0) => format!("{} messages of {of}", grouped(sent)),
+        (0, _) => format!("{} counted by {of}", grouped(counted)),
+        _ => format!(
+            "{} messages and {} counted by {of}",
+            grouped(sent),
+            grouped(counted)
+        ),
+    }
 }
 
 /// Sentences about what is unusual, the most important first.
