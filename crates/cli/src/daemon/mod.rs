@@ -257,7 +257,7 @@ impl Daemon {
 
     /// Reports why a process cannot be taken, once, and whether that may pass.
     fn refused(&self, identity: &Identity, name: &str, refusal: &Refusal) -> State {
-        let passes = matches!(refusal, Refusal::Traced(..) | Refusal::Stopped(_));
+        let passes = matches!(refusal, Refusal::Traced(..));
         let (since, told) = match self.known.get(identity) {
             Some(State::Waits(since, told)) => (*since, *told),
             _ => (Instant::now(), false),

@@ -7,6 +7,7 @@ mod containers;
 mod redis;
 mod refusals;
 mod starts;
+mod stops;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -142,6 +143,19 @@ fn main() {
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
     trials.push(Trial::test("dispatched system calls", || Ok(dispatched()?)));
+    for (name, way) in [
+        ("", &SHORT),
+        (" within a budget", &WITHIN_A_BUDGET),
+        (" in bursts", &IN_BURSTS),
+    ] {
+        trials.push(Trial::test(format!("stopped by a signal{name}"), || {
+            Ok(stops::stopped(way)?)
+        }));
+        trials.push(Trial::test(
+            format!("a program that stops itself{name}"),
+            || Ok(stops::stops_itself(way)?),
+        ));
+    }
     trials.push(Trial::test("limits", || Ok(limited()?)));
     trials.push(Trial::test("limits near what is used", || Ok(narrow()?)));
     trials.push(Trial::test("faults that a thread serves", || {

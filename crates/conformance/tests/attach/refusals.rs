@@ -30,10 +30,6 @@ pub(super) fn refusals() -> Result<(), String> {
         .map(|t| t.file_name().to_string_lossy().into_owned())
         .find(|t| *t != pid);
     refused(&thread.ok_or("no thread")?, &format!("give -p {pid}"))?;
-    signal(&pid, "STOP")?;
-    std::thread::sleep(Duration::from_millis(100));
-    refused(&pid, "it is stopped")?;
-    signal(&pid, "CONT")?;
     let bin = trommel();
     let mut other = Command::new(bin)
         .args(["record", "--quiet", "-p", &pid, "--duration", "3", "-o"])

@@ -42,9 +42,6 @@ pub enum Refusal {
     /// It has ended.
     #[error("it has ended and waits for its parent (a zombie)")]
     Zombie,
-    /// It is stopped.
-    #[error("it is stopped; resume it first: kill -CONT {0}")]
-    Stopped(i32),
     /// It is part of the kernel.
     #[error("it is a thread of the kernel")]
     Kernel,
@@ -132,6 +129,12 @@ fn is_ancestor(pid: i32) -> bool {
     false
 }
 
+/// Returns true for a process that a signal has stopped (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU).
+pub fn is_stopped(pid: Pid) -> bool {
+    let status = status_of(pid.as_raw()).unwrap_or_default();
+    field(&status, "State").is_some_and(|state| state.starts_with('T'))
+}
+
 /// Looks at a process.
 ///
 /// # Errors
@@ -156,9 +159,6 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
     }
     if is_ancestor(pid) {
         return Err(Refusal::Ancestor);
-    }
-    if field(&status, "State").is_some_and(|s| s.starts_with('T')) {
-        return Err(Refusal::Stopped(pid));
     }
     let tracer = number(&status, "TracerPid");
     let name = status_of(tracer).and_then(|s| field(&s, "Name").map(str::to_owned));

@@ -21,6 +21,7 @@
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
+mod held;
 mod interrupted;
 mod loan;
 mod stopping;

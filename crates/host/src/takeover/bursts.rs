@@ -141,9 +141,12 @@ pub fn rest(remains: &Remains, tracees: &mut Tracees) -> Result<()> {
 /// Then it rests on.
 pub fn wake(remains: &Remains, pid: Pid, before: Option<&Code>) -> Result<()> {
     match running::look(pid.as_raw()) {
-        Err(why @ (Refusal::Stopped(_) | Refusal::Traced(..))) => return Err(why.into()),
+        Err(why @ Refusal::Traced(..)) => return Err(why.into()),
         Err(_) => return Err(AttachFailure::Stop(StopFailure::Gone)),
         Ok(_) => {}
+    }
+    if running::is_stopped(pid) {
+        return Err(AttachFailure::Stopped);
     }
     let calls = Calls::wait(pid, MOMENT, |calls| calls.in_the_way().is_none());
     if let Some(tid) = calls.in_the_way() {

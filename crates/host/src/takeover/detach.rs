@@ -360,8 +360,13 @@ impl Remains {
                 self.set_detach(tracees, GO)?;
                 return Err(AttachFailure::Stuck(some));
             }
-            busy.into_iter().for_each(|tid| tracees.release(tid));
-            std::thread::sleep(pause);
+            match busy.iter().any(|&tid| tracees.is_held(tid)) {
+                true => tracees.run_held(&busy, pause, |pc| !places.holds(pc)),
+                false => {
+                    busy.into_iter().for_each(|tid| tracees.release(tid));
+                    std::thread::sleep(pause);
+                }
+            }
             pause = (pause * 2).min(Duration::from_millis(10));
         }
         Ok(())

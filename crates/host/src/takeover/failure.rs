@@ -62,6 +62,9 @@ pub enum AttachFailure {
     /// It is not as it must be to be attached.
     #[error(transparent)]
     Unfit(#[from] Refusal),
+    /// A signal has stopped it: there would be nothing to count.
+    #[error("it is stopped, until it gets SIGCONT")]
+    Stopped,
     /// A thread would notice that it is stopped.
     #[error(
         "thread {0} waits in a transfer, or with a timeout, and would notice that it is stopped"

@@ -16,15 +16,12 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
-use crate::kernel::running::proc_text;
 use crate::ptrace::tracee::{StopFailure, Tracees};
 use crate::takeover::detach::{Remains, stop};
 use crate::takeover::failure::{AttachFailure, Result};
 
 /// Longest time that it may take. The program waits.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same of a stopped process. A thread that was stopped elsewhere than in a system call does not come out.
-const OF_STOPPED: Duration = Duration::from_millis(100);
 const DONE: u8 = 1;
 
 /// A detachment that goes on.
@@ -74,12 +71,7 @@ impl Release {
 }
 
 fn detach(pid: Pid, asker: Option<Pid>) -> Result<()> {
-    let status = proc_text(&format!("/proc/{pid}/status")).unwrap_or_default();
-    let patience = match status.contains("\nState:\tT") {
-        true => OF_STOPPED,
-        false => PATIENCE,
-    };
-    let limit = Instant::now() + patience;
+    let limit = Instant::now() + PATIENCE;
     let mut tracees = Tracees::new(pid);
     stop(&mut tracees, limit)?;
     match Remains::find(&tracees)? {

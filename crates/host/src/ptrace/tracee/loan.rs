@@ -10,7 +10,7 @@ use libc::user_regs_struct as Regs;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use super::stops::{Event, Waited, interrupt, wait, wait_for_stop};
+use super::stops::{Event, Waited, interrupt, resume, resume_to_call, wait, wait_for_stop};
 use super::{SYSCALL_BYTES, Tracees, other};
 use crate::kernel::maps::{Mapping, mappings};
 
@@ -54,11 +54,13 @@ impl Loan<'_> {
         regs.orig_rax = u64::MAX;
         regs.eflags = 0x202;
         self.tracees.set_regs(self.tid, &regs)?;
+        let mut signal = 0;
         loop {
-            ptrace::cont(self.tid, None).map_err(other)?;
+            resume(self.tid, std::mem::take(&mut signal));
             match self.tracees.event(self.tid) {
                 Event::Signal(libc::SIGTRAP) => return Ok(()),
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Event::Signal(libc::SIGSTOP) => signal = libc::SIGSTOP,
                 Event::Signal(signal) => {
                     return Err(io::Error::other(format!(
                         "the runtime failed there with signal {signal}"
@@ -90,21 +92,24 @@ impl Tracees {
         regs.orig_rax = u64::MAX;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
         self.set_regs(tid, &regs)?;
+        let mut signal = 0;
         loop {
-            ptrace::syscall(tid, None).map_err(other)?;
+            resume_to_call(tid, std::mem::take(&mut signal));
             match self.event(tid) {
                 Event::Call => break,
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Event::Signal(libc::SIGSTOP) => signal = libc::SIGSTOP,
                 // A stop that was asked for before.
                 _ => {}
             }
         }
         interrupt(tid);
         loop {
-            ptrace::cont(tid, None).map_err(other)?;
+            resume(tid, std::mem::take(&mut signal));
             match self.event(tid) {
                 Event::Stopped => break,
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Event::Signal(libc::SIGSTOP) => signal = libc::SIGSTOP,
                 _ => {}
             }
         }
@@ -134,20 +139,9 @@ impl Tracees {
             };
             match event {
                 Event::Call => {
-                    let mut regs = self.regs(tid)?;
-                    let begins = regs.rax as i64 == -i64::from(libc::ENOSYS);
-                    if !begins || !is_wanted(regs.rip) {
-                        continue;
+                    if self.step_back(tid, &is_wanted)? {
+                        return Ok(());
                     }
-                    let mut before = regs;
-                    before.rip -= SYSCALL_BYTES;
-                    before.rax = regs.orig_rax;
-                    before.orig_rax = u64::MAX;
-                    // The kernel makes none with this number.
-                    regs.orig_rax = u64::MAX;
-                    self.set_regs(tid, &regs)?;
-                    self.stop_again(tid, 0)?;
-                    return self.set_regs(tid, &before);
                 }
                 Event::Signal(signal) => return self.stop_again(tid, signal),
                 Event::Nothing => {
@@ -164,17 +158,38 @@ impl Tracees {
         }
     }
 
+    /// Has a thread that is at the entry of a system call, in code that `is_wanted`, stop before it. Returns false if it is elsewhere.
+    pub(super) fn step_back(&self, tid: Pid, is_wanted: &impl Fn(u64) -> bool) -> io::Result<bool> {
+        let mut regs = self.regs(tid)?;
+        let begins = regs.rax as i64 == -i64::from(libc::ENOSYS);
+        if !begins || !is_wanted(regs.rip) {
+            return Ok(false);
+        }
+        let mut before = regs;
+        before.rip -= SYSCALL_BYTES;
+        before.rax = regs.orig_rax;
+        before.orig_rax = u64::MAX;
+        // The kernel makes none with this number.
+        regs.orig_rax = u64::MAX;
+        self.set_regs(tid, &regs)?;
+        self.stop_again(tid, 0)?;
+        self.set_regs(tid, &before)?;
+        Ok(true)
+    }
+
     /// Lets a thread go on with a signal, or none, and stops it at once.
-    fn stop_again(&self, tid: Pid, signal: i32) -> io::Result<()> {
+    pub(super) fn stop_again(&self, tid: Pid, signal: i32) -> io::Result<()> {
         interrupt(tid);
-        let signal = i64::from(signal);
-        // SAFETY: no memory is involved.
-        unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, signal) };
+        resume(tid, signal);
         loop {
             match self.event(tid) {
                 Event::Stopped => return Ok(()),
                 Event::Gone => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                _ => ptrace::cont(tid, None).map_err(other)?,
+                Event::Signal(signal) => {
+                    interrupt(tid);
+                    resume(tid, signal);
+                }
+                _ => resume(tid, 0),
             }
         }
     }

@@ -117,6 +117,18 @@ pub(super) fn interrupt(tid: Pid) {
     let _ = ptrace::interrupt(tid);
 }
 
+/// Lets a stopped thread run on, with a signal or with none (0). One that has just been killed is found out by who waits for it.
+pub(super) fn resume(tid: Pid, signal: i32) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, i64::from(signal)) };
+}
+
+/// The same, up to the next system call.
+pub(super) fn resume_to_call(tid: Pid, signal: i32) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::ptrace(libc::PTRACE_SYSCALL, tid.as_raw(), 0_u64, i64::from(signal)) };
+}
+
 /// Waits until a thread stops.
 pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Waited {
     const OFTEN: u32 = 20;
@@ -125,18 +137,19 @@ pub(super) fn wait_for_stop(tid: Pid, limit: Instant) -> Waited {
         match wait(tid, libc::WNOHANG) {
             Event::Stopped if is_at_fault(tid) => {
                 // It stops next with that signal.
-                let _ = ptrace::cont(tid, None);
+                resume(tid, 0);
             }
             Event::Stopped => return Waited::Stopped,
             Event::Gone => return Waited::Gone,
             Event::Signal(signal) => {
                 // It gets that first, as it would have.
                 interrupt(tid);
-                // SAFETY: no memory is involved.
-                unsafe { libc::ptrace(libc::PTRACE_CONT, tid.as_raw(), 0_u64, i64::from(signal)) };
+                resume(tid, signal);
             }
             Event::Call => {
-                let _ = ptrace::cont(tid, None);
+                // The stop just seen stands for the one that was asked for.
+                interrupt(tid);
+                resume(tid, 0);
             }
             Event::Nothing if Instant::now() >= limit => return Waited::Late,
             Event::Nothing => {
@@ -167,7 +180,7 @@ pub(super) fn has_ended(tid: Pid) -> bool {
 
 /// Returns whether a stopped thread is about to get a signal that its instruction has caused: one that is of
 /// that place and cannot wait.
-fn is_at_fault(tid: Pid) -> bool {
+pub(super) fn is_at_fault(tid: Pid) -> bool {
     const PEEKSIGINFO: libc::c_uint = 0x4209;
     const SYNCHRONOUS: [i32; 6] = [
         libc::SIGSEGV,

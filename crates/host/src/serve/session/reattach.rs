@@ -116,7 +116,7 @@ impl Session<'_> {
         }
         let fit = match running::look(pid.as_raw()) {
             Ok(_) => Ok(()),
-            Err(Refusal::None | Refusal::Zombie | Refusal::Stopped(_) | Refusal::Traced(..)) => {
+            Err(Refusal::None | Refusal::Zombie | Refusal::Traced(..)) => {
                 return false;
             }
             Err(why) => Err(why.to_string()),

@@ -165,7 +165,7 @@ impl Session<'_> {
         match running::look(pid.as_raw()) {
             Ok(_) => {}
             // It ends, or may be taken later.
-            Err(Refusal::None | Refusal::Zombie | Refusal::Stopped(_) | Refusal::Traced(..)) => {
+            Err(Refusal::None | Refusal::Zombie | Refusal::Traced(..)) => {
                 return;
             }
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
