@@ -102,7 +102,7 @@ fn machine(file: Option<&Path>) -> Result<Parameters> {
         return Ok(usual);
     };
     let name = printable(&file.display().to_string());
-    let text = query::small_text(file)?;
+    let text = query::machine_text(file)?;
     text::read(&text, usual)
         .with_context(|| format!("{name}: no machine; `trommel model --show-machine` writes one"))
 }

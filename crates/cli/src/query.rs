@@ -46,9 +46,16 @@ pub(crate) fn question(path: &Path) -> Result<Program> {
     Ok(program)
 }
 
-/// A text that is no longer than one of queries may be.
-pub(crate) fn small_text(path: &Path) -> Result<String> {
-    text_of(path, bytes(path, trommel_query::MAX_TEXT)?)
+/// The text of a machine, which is no longer than one of queries may be.
+pub(crate) fn machine_text(path: &Path) -> Result<String> {
+    let bytes = bytes(path, trommel_query::MAX_TEXT)?;
+    anyhow::ensure!(
+        bytes.len() <= trommel_query::MAX_TEXT,
+        "{}: no machine: it is longer than {} bytes; `trommel model --show-machine` writes one",
+        name(path),
+        trommel_query::MAX_TEXT
+    );
+    text_of(path, bytes)
 }
 
 /// The program in a file, a text or assembled, whoever answers it.

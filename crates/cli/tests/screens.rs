@@ -128,8 +128,8 @@ fn a_summary_has_twelve_lines_and_ends_with_the_next_command() {
                     "events (est",
                     "contexts in",
                     "samples: ",
-                    "of 1 query in",
-                    "of 3 queries in",
+                    "messages of",
+                    "messages and",
                 ]
                 .iter()
                 .any(|part| row.contains(part))
