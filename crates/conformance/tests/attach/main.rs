@@ -8,6 +8,7 @@ mod redis;
 mod refusals;
 mod starts;
 mod stops;
+mod tracers;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -148,6 +149,9 @@ fn main() {
         (" within a budget", &WITHIN_A_BUDGET),
         (" in bursts", &IN_BURSTS),
     ] {
+        trials.push(Trial::test(format!("traced by another{name}"), || {
+            Ok(tracers::traced(way)?)
+        }));
         trials.push(Trial::test(format!("stopped by a signal{name}"), || {
             Ok(stops::stopped(way)?)
         }));

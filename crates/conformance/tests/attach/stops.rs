@@ -11,10 +11,10 @@ use super::*;
 const LONG: Duration = Duration::from_secs(5);
 
 /// A recording that is ended when this is dropped.
-struct Recording(Child);
+pub(super) struct Recording(Child);
 
 impl Recording {
-    fn start(scratch: &Scratch, way: &Way, pid: &str) -> Result<Self, String> {
+    pub(super) fn start(scratch: &Scratch, way: &Way, pid: &str) -> Result<Self, String> {
         let mut command = Command::new(trommel());
         command
             .env("TROMMEL_STRESS", way.stress)
@@ -26,7 +26,7 @@ impl Recording {
     }
 
     /// Waits until the runtime is in the process.
-    fn wait_for(&self, running: &Running) -> Result<(), String> {
+    pub(super) fn wait_for(&self, running: &Running) -> Result<(), String> {
         while !running.file("maps")?.contains("memfd:trommel") {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -34,8 +34,16 @@ impl Recording {
         Ok(())
     }
 
-    /// Asks it to end.
-    fn end(mut self) -> Result<(), String> {
+    /// Asks it to end. It has nothing to say.
+    fn end(self) -> Result<(), String> {
+        match self.last_words()? {
+            said if said.is_empty() => Ok(()),
+            said => Err(said),
+        }
+    }
+
+    /// Asks it to end. Returns what it says.
+    pub(super) fn last_words(mut self) -> Result<String, String> {
         signal(&self.0.id().to_string(), "INT")?;
         let asked = Instant::now();
         while self.0.try_wait().map_err(text)?.is_none() {
@@ -48,10 +56,7 @@ impl Recording {
         if let Some(mut stderr) = self.0.stderr.take() {
             std::io::Read::read_to_string(&mut stderr, &mut said).map_err(text)?;
         }
-        match said.is_empty() {
-            true => Ok(()),
-            false => Err(said),
-        }
+        Ok(said)
     }
 }
 

@@ -135,6 +135,12 @@ pub fn is_stopped(pid: Pid) -> bool {
     field(&status, "State").is_some_and(|state| state.starts_with('T'))
 }
 
+/// The process that traces a thread, if there is one.
+pub fn tracer_of(tid: Pid) -> Option<u32> {
+    let tracer = number(&status_of(tid.as_raw())?, "TracerPid");
+    u32::try_from(tracer).ok().filter(|&pid| pid != 0)
+}
+
 /// Looks at a process.
 ///
 /// # Errors

@@ -30,13 +30,13 @@ use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 
 use crate::channel::image;
 use crate::kernel::limits::{self, Limits};
-use crate::kernel::running::{KEEPER_NAME, restricts_itself};
-use crate::kernel::workers;
+use crate::kernel::running::restricts_itself;
 use crate::ptrace::inject::Start;
 use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
 use crate::takeover::detach::{Other, Remains, at_attached};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 use crate::takeover::restrictions;
+use crate::takeover::tracer::Tracer;
 use crate::takeover::undo::{Dispositions, undo};
 
 /// Longest time that another command may take to detach.
@@ -138,50 +138,6 @@ fn stop_alone(pid: Pid) -> Result<Tracees> {
         drop(tracees);
         std::thread::sleep(STEP);
     }
-}
-
-/// The process in the way of who would trace a thread.
-enum Tracer {
-    /// A keeper of a command that has ended.
-    Keeper(u32),
-    /// None any more, or one that ends just now: the kernel takes its threads from it.
-    Leaving,
-    /// Another program, by its name.
-    Another(u32, String),
-}
-
-impl Tracer {
-    fn of(tid: Pid) -> Self {
-        let tracer = || -> Option<u32> {
-            let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-            let line = status.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
-            line.trim().parse().ok().filter(|&pid| pid != 0)
-        };
-        let Some(tracer) = tracer() else {
-            return Self::Leaving;
-        };
-        let name = fs::read(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        let name = name.trim_ascii();
-        if name == KEEPER_NAME.to_bytes() {
-            return Self::Keeper(tracer);
-        }
-        match is_ending(tracer) {
-            true => Self::Leaving,
-            false => Self::Another(tracer, String::from_utf8_lossy(name).into_owned()),
-        }
-    }
-}
-
-/// Returns true for a process that has ended, or is about to: it executes nothing of its own any more.
-fn is_ending(pid: u32) -> bool {
-    /// `PF_EXITING` of the kernel's flags.
-    const EXITING: u64 = 4;
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return true;
-    };
-    let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let has_ended = state.starts_with(['Z', 'X']);
-    has_ended || workers::flags(&stat).is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// The threads of a stopped process with their registers, if all of them can be taken. `filtered`: filters of system calls may be in the way.

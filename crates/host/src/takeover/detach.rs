@@ -40,6 +40,7 @@ use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::running::serves_faults;
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
+use crate::takeover::tracer::Tracer;
 use crate::takeover::{limits, undo};
 
 /// Longest time that threads may take to leave.
@@ -497,8 +498,17 @@ fn retry(
     limit: Instant,
     mut stop: impl FnMut() -> std::result::Result<(), StopFailure>,
 ) -> Result<()> {
+    /// A debugger may trace it for a moment, too.
+    const OTHER_PATIENCE: Duration = Duration::from_secs(1);
+    let began = Instant::now();
     loop {
         match stop() {
+            Err(StopFailure::Refused(tid, _))
+                if began.elapsed() > OTHER_PATIENCE
+                    && let Tracer::Another(tracer, name) = Tracer::of(tid) =>
+            {
+                return Err(AttachFailure::Traced(tid, tracer, name));
+            }
             Err(StopFailure::Refused(..)) if Instant::now() < limit => {
                 std::thread::sleep(Duration::from_millis(1));
             }

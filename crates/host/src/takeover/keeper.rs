@@ -19,6 +19,8 @@
 //! they come to it next, and the next command that attaches clears up. Only when the keeper dies in one
 //! of the few hundred microseconds in which it has a thread on loan is the target lost.
 //!
+//! Where another program traces the target, the keeper leaves a process that detaches it later ([`super::parting`]).
+//!
 //! # Messages
 //! One packet each: from the keeper `M` with the descriptor of the file that the target has made,
 //! answered by a byte when the file is ready; then `R`, or at any time `F` and why not; at the end
@@ -51,8 +53,9 @@ use crate::kernel::running::KEEPER_NAME;
 use crate::ptrace::tracee::{StopFailure, Tracees};
 use crate::takeover::attach::attach;
 use crate::takeover::bursts::{Code, rest, wake};
-use crate::takeover::detach::{Remains, stop};
+use crate::takeover::detach::Remains;
 use crate::takeover::failure::AttachFailure;
+use crate::takeover::parting::{part, part_later};
 use crate::windows::bursts::Burst;
 
 /// The longest that a command is expected to die for.
@@ -340,6 +343,12 @@ fn keep(socket: &OwnedFd, pid: Pid, bursts: Option<Length>) {
         Ok(()) => "D".into(),
         Err(AttachFailure::Stop(StopFailure::Gone)) => "E".into(),
         Err(_) if ends(pid, &fds) => "E".into(),
+        Err(AttachFailure::Traced(tid, tracer, name)) => {
+            part_later(pid, remains, &watched);
+            format!(
+                "Xprocess {tracer} ({name}) traces thread {tid}; it is detached when nobody traces it any more"
+            )
+        }
         Err(failure) => format!("X{failure}"),
     });
 }
@@ -430,8 +439,14 @@ impl Bursts {
         let mut tracees = Tracees::new(self.pid);
         let mut done = rest(&self.remains, &mut tracees);
         // A thread is busy in the kernel, or another program traces one. It goes on under control meanwhile.
-        while let Err(AttachFailure::Stop(StopFailure::Busy(_) | StopFailure::Refused(..))) = &done
-            && readable_beside(self.pid, fds, pause).is_empty()
+        let is_late = |failure: &AttachFailure| {
+            matches!(
+                failure,
+                AttachFailure::Traced(..)
+                    | AttachFailure::Stop(StopFailure::Busy(_) | StopFailure::Refused(..))
+            )
+        };
+        while done.as_ref().is_err_and(is_late) && readable_beside(self.pid, fds, pause).is_empty()
         {
             pause = (pause * 2).min(LONG);
             done = rest(&self.remains, &mut tracees);
@@ -448,6 +463,8 @@ impl Bursts {
                 message_of(&burst)
             }
             Err(AttachFailure::Stop(StopFailure::Gone)) => b"E".to_vec(),
+            // Whoever asks for the end of control has it tried again.
+            Err(failure) if is_late(&failure) => format!("N{failure}").into_bytes(),
             Err(failure) => {
                 drop(tracees);
                 match ends(self.pid, fds) {
@@ -485,13 +502,4 @@ fn wait_for_death(command: Pid) {
     while nix::unistd::getppid() == command && Instant::now() < limit {
         std::thread::sleep(STEP);
     }
-}
-
-fn part(tracees: &mut Tracees, remains: Remains) -> Result<(), AttachFailure> {
-    stop(tracees, Instant::now() + Duration::from_secs(10))?;
-    // It may have become another program.
-    if Remains::find(tracees)? != Some(remains) {
-        return Err(AttachFailure::Stop(StopFailure::Gone));
-    }
-    remains.detach(tracees)
 }

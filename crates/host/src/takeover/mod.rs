@@ -13,7 +13,9 @@
 //! | `limits` | the program's own limits, when the runtime is taken out |
 //! | `moment` | moments at which threads may be stopped unnoticed |
 //! | `restrictions` | restrictions of system calls that a thread has |
+//! | `parting` | the end of control, also where another program traces the process |
 //! | [`retake`] | the decision to reattach a detached program |
+//! | `tracer` | other programs that trace a thread |
 //! | `undo` | a start of the runtime that has failed, undone |
 
 pub mod attach;
@@ -25,7 +27,9 @@ pub mod forked;
 pub mod keeper;
 mod limits;
 mod moment;
+mod parting;
 pub mod release;
 mod restrictions;
 pub mod retake;
+mod tracer;
 mod undo;

@@ -20,7 +20,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use super::stops::{
-    Waited, add_late, has_ended, interrupt, stopped_late, take_late, wait_for_stop,
+    Waited, add_late, forget_late, has_ended, interrupt, stopped_late, take_late, wait_for_stop,
 };
 use super::{StopFailure, Tracees, other};
 use crate::kernel::workers;
@@ -153,6 +153,11 @@ impl Tracees {
             }
         }
         Ok(new)
+    }
+
+    /// In a process just forked: late threads are the parent's.
+    pub fn forget_late() {
+        forget_late();
     }
 
     /// Releases threads that have stopped too late. Returns true while there are some that have not stopped yet: this thread has to ask again soon.

@@ -56,6 +56,11 @@ pub(super) fn add_late(tids: impl IntoIterator<Item = Pid>) {
     LATE.with_borrow_mut(|late| late.extend(tids));
 }
 
+/// There are none of this process.
+pub(super) fn forget_late() {
+    LATE.with_borrow_mut(Vec::clear);
+}
+
 /// Returns whether a thread is among them. It is not any more then.
 pub(super) fn take_late(tid: Pid) -> bool {
     LATE.with_borrow_mut(|late| {
