@@ -1,5 +1,5 @@
 // Becomes the program of its arguments, with a filter of system calls that allows all: what a container gives to all that
-// is in it. With -N first, call N is refused.
+// is in it. With -N first, call N is refused. With +N, it ends the process.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -9,11 +9,12 @@
 
 int main(int argc, char **argv)
 {
-    int number = argc > 1 && argv[1][0] == '-' ? atoi(argv[1] + 1) : -1;
+    int ends = argc > 1 && argv[1][0] == '+';
+    int number = argc > 1 && (ends || argv[1][0] == '-') ? atoi(argv[1] + 1) : -1;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, ends ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = { 4, filter };

@@ -93,13 +93,17 @@ pub const NEEDED: &[Call] = &[
     any(25, "mremap"),
     any(28, "madvise"),
     any(39, "getpid"),
+    any(89, "readlink"),
+    any(102, "getuid"),
     any(110, "getppid"),
     any(131, "sigaltstack"),
+    any(150, "munlock"),
     with(157, "prctl", 0, 25),          // PR_GET_TSC
     with(158, "arch_prctl", 0, 0x1001), // ARCH_SET_GS
     any(186, "gettid"),
     any(202, "futex"),
     any(228, "clock_gettime"),
+    any(233, "epoll_ctl"),
     any(234, "tgkill"),
     any(257, "openat"),
     any(297, "rt_tgsigqueueinfo"),
@@ -110,6 +114,9 @@ pub const NEEDED: &[Call] = &[
 
 /// The call that registers an area of restartable sequences. The runtime can do without it.
 pub const SEQUENCES: Call = any(334, "rseq");
+
+/// The call that tells whether a page is in memory. Service managers refuse it. The runtime can do without it.
+pub const RESIDENT: Call = any(27, "mincore");
 
 /// A word of the machine: known or not.
 type Word = Option<u32>;

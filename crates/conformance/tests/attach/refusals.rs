@@ -80,7 +80,8 @@ pub(super) fn filters() -> Result<(), String> {
     let script = |before: &str| {
         format!(
             "{before} ./threads 20 1 0 > /dev/null & p=$!; sleep 0.3; \
-             '{}' record --quiet -e edge --duration 0.3 -o data -p $p; r=$?; kill $p; exit $r",
+             '{}' record --quiet -e edge --duration 0.3 -o data -p $p; r=$?; \
+             kill $p; wait $p || exit 9; exit $r",
             bin.display()
         )
     };
@@ -104,7 +105,14 @@ pub(super) fn filters() -> Result<(), String> {
         return refused(&narrow, REFUSED);
     }
     well(&alone)?;
-    refused(&narrow, READV)
+    refused(&narrow, READV)?;
+    // Service managers end a process for this call, and allow all others that the runtime makes.
+    let ending = format!("./filtered +{}", libc::SYS_mincore);
+    well(&outside(&script(&ending))?)?;
+    let record = format!("'{}' record --quiet -e edge -o data", bin.display());
+    well(&outside(&format!(
+        "{record} -- {ending} ./threads 0.3 1 0"
+    ))?)
 }
 
 /// A program whose system calls are dispatched to itself is refused, and goes on.

@@ -98,6 +98,9 @@ pub enum AttachFailure {
         "thread {0} does not come out of the kernel; it will leave when it does, with the runtime's memory left in place"
     )]
     Stuck(Pid),
+    /// A sandbox that this command is in refuses it.
+    #[error("{0}: {1}; `trommel doctor` tells what is in the way")]
+    Sandbox(&'static str, io::Error),
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
@@ -107,6 +110,9 @@ impl AttachFailure {
     /// Returns the cause of a failure: a stopped thread is gone only when the process has been killed.
     pub(crate) fn cause(self) -> Self {
         match self {
+            Self::System(what, error) if error.raw_os_error() == Some(libc::EPERM) => {
+                Self::Sandbox(what, error)
+            }
             Self::System(_, error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 Self::Stop(StopFailure::Gone)
             }

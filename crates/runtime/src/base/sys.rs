@@ -565,9 +565,49 @@ pub fn has_guards() -> bool {
     GUARDED.load(Relaxed)
 }
 
-/// Returns whether a page is in memory, so that reading it waits for nobody. True where the kernel does not say: of a file that
-/// the user neither owns nor may write.
+/// One of [`UNKNOWN`], [`ALLOWED`] and [`HIDDEN`], of the question which pages are in memory (`mincore`). A filter may end the program
+/// for it, as those of service managers do.
+static RESIDENCE: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const ALLOWED: u32 = 1;
+const HIDDEN: u32 = 2;
+
+/// Takes note that a filter may end the program for that question.
+pub fn hide_residence() {
+    RESIDENCE.store(HIDDEN, Relaxed);
+}
+
+/// Takes note that the program may have set filters natively.
+pub fn expect_filters() {
+    RESIDENCE.store(UNKNOWN, Relaxed);
+}
+
+/// Returns whether the question may be asked: this thread has no filters, of which the kernel does not say what they allow.
+fn may_ask_residence() -> bool {
+    if RESIDENCE.load(Relaxed) == UNKNOWN {
+        RESIDENCE.store(if has_filters() { HIDDEN } else { ALLOWED }, Relaxed);
+    }
+    RESIDENCE.load(Relaxed) == ALLOWED
+}
+
+/// Returns whether this thread has filters of system calls. True where that cannot be read.
+fn has_filters() -> bool {
+    const NONE: &[u8] = b"\nSeccomp:\t0\n";
+    let Ok(file) = open(c"/proc/thread-self/status") else {
+        return true;
+    };
+    let mut text = [0; 4096];
+    let len = read(file, &mut text).unwrap_or(0);
+    close(file);
+    !text[..len].windows(NONE.len()).any(|line| line == NONE)
+}
+
+/// Returns whether a page is in memory, so that reading it waits for nobody. Where the kernel does not say, as of a file that the user
+/// neither owns nor may write, it is true. Where nobody may ask it is true unless threads of the program serve faults.
 pub fn is_resident(page: u64) -> bool {
+    if !may_ask_residence() {
+        return !faults_are_served();
+    }
     let mut resident = 1_u8;
     let args = [page, 1, &raw mut resident as u64, 0, 0, 0];
     // SAFETY: the kernel writes a byte for the one page.

@@ -154,6 +154,7 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     if process.queue.control().attached.faults_served.load(Relaxed) != 0 {
         sys::serve_faults();
     }
+    sys::expect_filters();
     context.next_pc = pc;
     let mask = thread_page.mask.load(Relaxed);
     signals::set_mask(process.runtime.lock().begins_with_mask(thread, mask));

@@ -126,6 +126,9 @@ fn by_filter(thread: &Thread, program: u64) -> Option<Detached> {
     if is_read && !seccomp::allows(&filter, &seccomp::SEQUENCES) {
         sequences::forbid();
     }
+    if is_read && !seccomp::allows(&filter, &seccomp::RESIDENT) {
+        sys::hide_residence();
+    }
     let refused = is_read && !seccomp::is_malformed(&filter) && seccomp::refused(&filter).is_some();
     let heap = runtime.lock();
     drop((bytes, filter));

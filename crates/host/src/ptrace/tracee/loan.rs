@@ -209,8 +209,10 @@ impl Tracees {
             let mut bytes = vec![0; STEP];
             for at in (range.start..range.end).step_by(STEP) {
                 let n = STEP.min((range.end - at) as usize);
-                if self.read(at, &mut bytes[..n]).is_err() {
-                    continue;
+                match self.read(at, &mut bytes[..n]) {
+                    Ok(()) => {}
+                    Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(error),
+                    Err(_) => continue,
                 }
                 if let Some(i) = bytes[..n].windows(2).position(|w| w == SYSCALL) {
                     self.gadget = at + i as u64;
