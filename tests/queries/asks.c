@@ -22,6 +22,8 @@ static void *create(const struct trommel_host *host, const char *argument) {
 }
 
 static int ask(const struct trommel_host *host, const char *what, char *why, size_t room) {
+    if (strcmp(what, "nothing") == 0) return 0;
+    if (strcmp(what, "aside") == 0) return host->load(host, "asked", "for opJMP * always collect pc misc; send 2 stop;", why, room);
     if (strcmp(what, "text") == 0) return host->load(host, "asked", "for opJMP *\n  sometimes collect pc; count stop;", why, room);
     if (strcmp(what, "event") == 0) return host->load(host, "asked", "for evL2DMISS * always collect pc; send 1 stop;", why, room);
     if (strcmp(what, "name") == 0) return host->load(host, "3", GOOD, why, room);

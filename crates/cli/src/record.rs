@@ -42,7 +42,7 @@ use crate::output;
 use crate::page;
 use crate::query;
 use crate::report::summary::{self, Focus};
-use crate::services;
+use crate::services::{self, Offered};
 use crate::simulate;
 use crate::stats;
 use checks::{check_bursts, check_custom};
@@ -109,7 +109,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         checks::tell_idle_budget(question.as_ref());
     }
     let intervals = compressor.interval().is_some() && !kinds.is_empty();
-    let services = services::load(&args.service, question.as_ref(), intervals)?;
+    let offered = Offered {
+        question: question.as_ref(),
+        loads: chosen.is_none(),
+        intervals,
+    };
+    let services = services::load(&args.service, &offered)?;
     let simulate = simulate::asked(&args, kinds, in_windows)?;
     if args.bursts {
         check_bursts(kinds, contexts != 0)?;

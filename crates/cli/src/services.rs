@@ -8,28 +8,38 @@ use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
 
 use crate::args::ServiceSpec;
-use crate::output::printable;
+use crate::output::{self, printable};
 
-/// Loads them, for messages of `question` and, if there are `intervals`, for these.
-pub(crate) fn load(
-    specs: &[ServiceSpec],
-    question: Option<&Program>,
-    intervals: bool,
-) -> Result<Vec<Foreign>> {
-    (specs.iter())
-        .map(|spec| one(spec, question, intervals))
-        .collect()
+/// Services that are to be had.
+pub(crate) struct Offered<'a> {
+    /// Queries whose messages there are.
+    pub(crate) question: Option<&'a Program>,
+    /// Further queries may be loaded.
+    pub(crate) loads: bool,
+    /// There are intervals of a profiler.
+    pub(crate) intervals: bool,
 }
 
-fn one(spec: &ServiceSpec, question: Option<&Program>, intervals: bool) -> Result<Foreign> {
+/// Loads them, for what is `offered`.
+pub(crate) fn load(specs: &[ServiceSpec], offered: &Offered<'_>) -> Result<Vec<Foreign>> {
+    specs.iter().map(|spec| one(spec, offered)).collect()
+}
+
+fn one(spec: &ServiceSpec, offered: &Offered<'_>) -> Result<Foreign> {
     let name = printable(&spec.name);
-    match (spec.queue, question) {
+    match (spec.queue, offered.question) {
         (Some(queue), None) => bail!(
             "service {name}: there is no query that sends to queue {queue}: name one with --query, or write LIB alone for \
              the intervals of a profiler (-c)"
         ),
-        (Some(queue), Some(question)) => check(&name, queue, question)?,
-        (None, _) if !intervals => bail!(
+        (Some(queue), Some(question)) if !sends(question, queue) => match offered.loads {
+            true => output::complain(&format!(
+                "service {name}: no query sends to queue {queue} until one is loaded that does"
+            )),
+            false => bail!("service {name}: no query sends to queue {queue}"),
+        },
+        (Some(_), Some(_)) => {}
+        (None, _) if !offered.intervals => bail!(
             "service {name}: without a queue it is given intervals, and there are none: name events and an interval profiler, \
              as in -e edge,call -c 'M4[10k,1%]2048', or write QUEUE=LIB for messages of a query"
         ),
@@ -44,9 +54,9 @@ fn one(spec: &ServiceSpec, question: Option<&Program>, intervals: bool) -> Resul
     })
 }
 
-/// Checks that a query sends to a queue.
-fn check(name: &str, queue: u8, question: &Program) -> Result<()> {
-    let sends = |action| match action {
+/// Returns true if a query sends to a queue.
+fn sends(question: &Program, queue: u8) -> bool {
+    let to_it = |action| match action {
         Action::Send(Queues { first, count, .. }) => {
             (first..=first.saturating_add(count - 1)).contains(&queue)
         }
@@ -54,8 +64,5 @@ fn check(name: &str, queue: u8, question: &Program) -> Result<()> {
         Action::Interrupt { .. } => true,
         _ => false,
     };
-    if !question.code().iter().any(|i| sends(i.action)) {
-        bail!("service {name}: no query sends to queue {queue}");
-    }
-    Ok(())
+    question.code().iter().any(|i| to_it(i.action))
 }

@@ -161,7 +161,6 @@ fn what_is_wrong_with_a_service_is_told_before_the_program_starts() {
         (built("CREATE"), "no luck today"),
         (built("SILENT"), "its function create returned NULL"),
         (format!("1={edges}:argument"), "it takes no argument"),
-        (format!("2={edges}"), "no query sends to queue 2"),
         (format!("{edges}"), "write QUEUE=LIB"),
         (format!("256={edges}"), "`256` is not the number of a queue"),
         ("1=".into(), "no library is named"),
@@ -498,6 +497,40 @@ fn what_a_service_loads_is_named_and_takes_the_place_of_what_it_removes() {
     assert_eq!(given.get(&1), sent.get("\"q\""), "{sent:?}");
     assert_eq!(given.get(&2), sent.get("\"asked\""), "{sent:?}");
     assert!(given[&2] > 1_000_000, "{given:?}");
+}
+
+/// A service may be there before any query sends to its queue, unless none can be loaded.
+#[test]
+fn a_service_is_given_messages_of_queries_that_come_later() {
+    let scratch = Scratch::new().expect("a directory");
+    let asks = library("tests/queries/asks.c", "asks-3.so", &[]);
+    let services = [("1", "aside"), ("2", "nothing")]
+        .map(|(queue, what)| format!("{queue}={}:{what}", asks.display()));
+    let query = "for opBRANCH * always collect pc; send 1 stop;";
+    let command = [&*program("lines"), "300000"];
+    let done = record(&scratch, query, &services, &command);
+    let said = errors(&done);
+    assert!(done.status.success(), "{said}");
+    assert!(said.contains("no query sends to queue 2 until"), "{said}");
+    let report = report(&scratch);
+    let queries = report["queries"].as_array().expect("queries");
+    let asked = queries.iter().find(|query| query["load"] == "asked");
+    let sent = asked.expect("loaded")["sent"].as_u64();
+    assert!(sent > Some(1000), "{sent:?}");
+    assert_eq!(report["services"][1]["messages"].as_u64(), sent);
+    let file = scratch.path("q.rpa");
+    std::fs::write(&file, query).expect("written");
+    let done = Command::new(trommel())
+        .args(["record", "-c", "P7", "-o"])
+        .arg(scratch.path("data"))
+        .arg("-q")
+        .arg(&file)
+        .args(["--service", &services[1], "--", "echo", "it ran"])
+        .output()
+        .expect("trommel starts");
+    let said = errors(&done);
+    assert!(said.contains("no query sends to queue 2\n"), "{said}");
+    assert!(!done.status.success() && done.stdout.is_empty());
 }
 
 #[test]
