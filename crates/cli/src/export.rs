@@ -91,6 +91,16 @@ fn code(
         modules,
         infer: (args.infer && !exact).then(Default::default),
     };
+    if format.promises_exact()
+        && !args.estimates
+        && let Some(left) = notes::left_early(&input)
+    {
+        bail!(
+            "{}: {left}, and {} says what was not executed; record with -e edge,call, or add --estimates",
+            args.file.display(),
+            format.name()
+        );
+    }
     let gone = gone(args, format, &input)?;
     let only = match input.modules[..] {
         [one] => input.module(one).map_or(&b""[..], |module| &module.path),

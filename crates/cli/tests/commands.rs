@@ -103,6 +103,7 @@ fn profile() -> Profile {
         simulated: None,
         intervals: None,
         scope: Default::default(),
+        after_calls: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

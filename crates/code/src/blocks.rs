@@ -186,6 +186,7 @@ impl<'s> Solver<'s> {
         let index: HashMap<u64, usize> = (blocks.iter().enumerate())
             .map(|(n, block)| (block.start, n))
             .collect();
+        let mut found: Vec<_> = blocks.iter().map(|b| by_events(b, transfers)).collect();
         let mut from = vec![Vec::new(); blocks.len()];
         let mut to = vec![None; blocks.len()];
         for (n, block) in blocks.iter().enumerate() {
@@ -200,13 +201,20 @@ impl<'s> Solver<'s> {
             };
             if let Some(&there) = index.get(&target) {
                 from[there].push(way);
+                if block.exit == Exit::Call
+                    && let Some(known) = &transfers.after_calls
+                    && found[there].is_none()
+                {
+                    let count = known.get(&target).copied();
+                    found[there] = Some(count.unwrap_or(Count::of_events(0.0, None)));
+                }
                 if block.exit != Exit::Call {
                     to[n] = Some(there);
                 }
             }
         }
         Self {
-            found: blocks.iter().map(|b| by_events(b, transfers)).collect(),
+            found,
             blocks,
             transfers,
             returns,

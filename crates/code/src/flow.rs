@@ -19,7 +19,10 @@
 //! solution of a triangular system but for cycles of runs without events, which a program never leaves. That needs every event: of
 //! estimates it makes estimates.
 //!
-//! *Assumed* where a run has no event of its own: that what is called returns, but for functions that never do ([`Events::returned`]),
+//! Profiles that count in code also tell how often an instruction after a call was executed ([`Events::after_call`]). So calls need
+//! not return.
+//!
+//! *Assumed* elsewhere, where a run has no event of its own: that what is called returns, but for functions that never do ([`Events::returned`]),
 //! and that control reaches the ways named above. [`How::Derived`](crate::How::Derived) says so. In exact profiles a fault or an end in the middle of a run
 //! makes a difference between its events: an instruction has the count of the next one that has events.
 
@@ -46,6 +49,8 @@ pub trait Events {
     fn executed(&mut self, at: u64, instruction: &Instruction) -> Option<Count>;
     /// Returns how often recorded branches, jumps and calls led to an instruction.
     fn arrivals(&mut self, at: u64) -> Option<Count>;
+    /// Returns how often an instruction after a call was executed, if that was counted.
+    fn after_call(&mut self, at: u64) -> Option<Count>;
     /// Returns how often a call that was executed so often came back: not from functions that are known to return never.
     fn returned(&mut self, at: u64, instruction: &Instruction, executed: Count) -> Count;
 }
@@ -378,11 +383,18 @@ impl Solver<'_> {
         let members = &self.runs.lines[run];
         let lines = self.body.lines();
         let mut told = Vec::new();
+        if self.is_after_call(run)
+            && let Some(count) = all.events.after_call(lines[members[0]].at)
+        {
+            told.push((members[0], count));
+        }
         for &line in members {
             let instruction = &lines[line].instruction;
             if !instruction.is_invalid()
                 && let Some(count) = all.events.executed(lines[line].at, instruction)
             {
+                // Its own events are as good, and those of a run are one for each line.
+                told.pop_if(|(at, _)| *at == line);
                 told.push((line, count));
             }
         }
@@ -412,6 +424,12 @@ impl Solver<'_> {
             told.next_if(|(at, _)| *at == line);
         }
         self.ends[run] = latest;
+    }
+
+    /// Returns true if a call leads to a run by coming back.
+    fn is_after_call(&self, run: usize) -> bool {
+        let from = &self.runs.from[run];
+        from.iter().any(|from| matches!(from, From::Call(_)))
     }
 
     /// Asks of each run that is not known. Returns true if any became known.

@@ -25,6 +25,9 @@ use crate::reach::Exit;
 use crate::returns::{WaysOut, never_returns};
 use crate::transfers::Transfers;
 
+/// Functions that raise exceptions, as they are named in files.
+const RAISE: [&[u8]; 2] = [b"_Unwind_RaiseException", b"_Unwind_ForcedUnwind"];
+
 /// Figures of one function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -121,6 +124,30 @@ impl Program {
         let all = self.functions.iter().map(|f| f.executed);
         all.reduce(Count::plus)
             .unwrap_or(Count::of_events(0.0, None))
+    }
+
+    /// Returns how often exceptions and `longjmp` ended calls that count as if they had come back: of a profile that does not tell how
+    /// often code after calls was executed.
+    pub fn left_early(&self, profile: &Profile) -> u64 {
+        if profile.after_calls.is_some() {
+            return 0;
+        }
+        let mut times = 0.0;
+        // One `longjmp` calls another, in the same library.
+        let mut jumps: BTreeMap<ModuleId, f64> = BTreeMap::new();
+        for function in self.functions.iter().filter(|f| !f.stub) {
+            let calls = function.calls.times;
+            if RAISE.contains(&&*function.name) {
+                times += calls;
+            } else if [&b"longjmp"[..], b"longjmp_chk"]
+                .iter()
+                .any(|end| function.name.ends_with(end))
+            {
+                let most = jumps.entry(function.module).or_default();
+                *most = most.max(calls);
+            }
+        }
+        (times + jumps.values().sum::<f64>()).round() as u64
     }
 
     /// The number of the function that a place is in.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use trommel_profile::Profile;
 use trommel_profile::confidence::{Basis, Confidence};
 use trommel_profile::limits::Limits;
-use trommel_tuple::{Kind, ModuleId, Place, Tuple};
+use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
 
 use crate::count::Count;
 use crate::exact::Exact;
@@ -37,6 +37,8 @@ pub struct Transfers {
     pub into: BTreeMap<u64, Vec<Arrival>>,
     /// Targets of calls, each with its events.
     pub called: HashMap<u64, Vec<(Place, u64)>>,
+    /// Executions of instructions after calls, where these are known.
+    pub after_calls: Option<BTreeMap<u64, Count>>,
     /// True if all counts are exact.
     pub exact: bool,
 }
@@ -92,8 +94,9 @@ impl Transfers {
             }
         }
         let exact = confidence.basis() == Basis::Exact;
-        for transfers in all.values_mut() {
+        for (module, transfers) in &mut all {
             transfers.exact = exact;
+            transfers.after_calls = after_calls(profile, *module).filter(|_| exact);
         }
         Some(all)
     }
@@ -103,6 +106,18 @@ impl Transfers {
         let arrivals = self.into.get(&at).into_iter().flatten();
         arrivals.fold(Count::of_events(0.0, None), |sum, a| sum.plus(a.count))
     }
+}
+
+/// Returns how often instructions after calls were executed, where a profile knows of all of a module.
+fn after_calls(profile: &Profile, module: ModuleId) -> Option<BTreeMap<u64, Count>> {
+    let known = profile.after_calls.as_ref()?;
+    if module == ModuleId::ANON {
+        return None;
+    }
+    let all = Place::new(module, Vaddr(0))..=Place::new(module, Vaddr(u64::MAX));
+    let counts = known.range(all);
+    let count = |count| Count::of_exact(Exact::from(count), None);
+    Some(counts.map(|(at, n)| (at.vaddr().0, count(*n))).collect())
 }
 
 /// A profile and the limits of its counts.

@@ -84,6 +84,8 @@ impl Function {
             let choice = *choices.next()?;
             at = match self.blocks[at].1 {
                 End::Return => return Some(path),
+                // What is called does not come back.
+                End::Call if choice % 5 == 0 => return Some(path),
                 End::Branch(block) if choice % 2 == 0 => block.min(last),
                 End::Jump(block) => block.min(last),
                 End::Indirect => choice % self.blocks.len(),
@@ -161,6 +163,11 @@ impl Events for Seen {
 
     fn arrivals(&mut self, at: u64) -> Option<Count> {
         let times = self.arrivals.get(&at).copied().unwrap_or(0);
+        Some(Count::of_events(times as f64, None))
+    }
+
+    fn after_call(&mut self, at: u64) -> Option<Count> {
+        let times = self.executed.get(&at).copied().unwrap_or(0);
         Some(Count::of_events(times as f64, None))
     }
 

@@ -49,6 +49,19 @@ impl Recorded {
     /// # Errors
     /// What `record` said if it failed.
     pub fn of(scratch: Scratch, program: PathBuf, options: &[&str]) -> Result<Self, String> {
+        Self::stressed(scratch, program, options, "")
+    }
+
+    /// Records a program with stress options.
+    ///
+    /// # Errors
+    /// What `record` said if it failed.
+    pub fn stressed(
+        scratch: Scratch,
+        program: PathBuf,
+        options: &[&str],
+        stress: &str,
+    ) -> Result<Self, String> {
         let data = scratch.path("app.data");
         let mut record = Command::new(trommel());
         record
@@ -57,7 +70,8 @@ impl Recorded {
             .arg("-o")
             .arg(&data)
             .arg("--")
-            .arg(&program);
+            .arg(&program)
+            .env("TROMMEL_STRESS", stress);
         output(record.current_dir(scratch.dir()))?;
         Ok(Self {
             scratch,

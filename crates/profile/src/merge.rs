@@ -100,6 +100,7 @@ impl Merged {
         self.forget_addresses(&mut other);
         let renumbered = self.modules(&other.modules);
         let rare = self.rare(&mut other, &renumbered);
+        self.after_calls(&mut other, &renumbered);
         for (kind, data) in std::mem::take(&mut other.kinds) {
             self.kind(kind, data, &renumbered);
         }
@@ -180,6 +181,31 @@ impl Merged {
             all: own.all,
             edges,
         })
+    }
+
+    /// Adds executions of instructions after calls: before the calls are added up. They are known of a sum where they are known of all
+    /// that called anything.
+    fn after_calls(&mut self, other: &mut Profile, renumbered: &Renumbered) {
+        let calls = |profile: &Profile| {
+            let calls = profile.kinds.get(&Kind::Call);
+            calls.is_some_and(|calls| !calls.counts.is_empty())
+        };
+        let more = other.after_calls.take();
+        let (here, there) = (calls(&self.profile), calls(other));
+        match (&mut self.profile.after_calls, more) {
+            (Some(sums), Some(more)) => {
+                for (place, count) in more {
+                    let sum = sums.entry(renumbered.place(place)).or_default();
+                    *sum = sum.saturating_add(count);
+                }
+            }
+            (sums @ Some(_), None) if there => *sums = None,
+            (sums @ None, Some(more)) if !here => {
+                let more = more.into_iter();
+                *sums = Some(more.map(|(at, n)| (renumbered.place(at), n)).collect());
+            }
+            _ => {}
+        }
     }
 
     /// Returns true if an edge is in the sum.
@@ -372,6 +398,7 @@ impl Merged {
             simulated,
             intervals,
             scope,
+            after_calls,
         } = self.profile;
         ordered.add(Profile {
             modules,
@@ -385,6 +412,7 @@ impl Merged {
             compiled,
             simulated,
             intervals,
+            after_calls,
             ..Profile::default()
         });
         Profile {

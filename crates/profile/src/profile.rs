@@ -53,6 +53,9 @@ pub struct Profile {
     pub intervals: Option<Intervals>,
     /// Part of the run that was to be observed.
     pub scope: Scope,
+    /// Executions of the instructions after calls, where all of them are known: an instruction that is missing was not executed.
+    /// Not of code in no file. How often calls came back follows from that.
+    pub after_calls: Option<BTreeMap<Place, u64>>,
 }
 
 /// Part of a run that was to be observed. Where observation ended early, [`Run::detach`] has the reasons.

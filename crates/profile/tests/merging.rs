@@ -53,7 +53,7 @@ prop_compose! {
         kinds in prop::collection::vec(prop::collection::vec(at(), 0..6), KINDS.len()),
         given in prop::collection::vec(given(), 0..8),
         run in run(),
-        (pid, argument) in (1_u32..3, 0_u8..3),
+        (pid, argument, knows) in (1_u32..3, 0_u8..3, any::<bool>()),
         stacks in prop::collection::vec((prop::collection::vec((0..PATHS.len(), 0_u64..4), 0..4), 1_u64..9), 0..6),
         (bias, taken, cpu, budget) in (1_u64..3, 1_u64..100, 1_u64..1_000_000, 1_u32..5),
     ) -> Profile {
@@ -93,6 +93,8 @@ prop_compose! {
             }
             all.insert(kind, data);
         }
+        let calls = &all[&Kind::Call].counts;
+        let after_calls = calls.keys().map(|call| (*call, call.vaddr().0 + 1)).collect();
         for ((path, vaddr, counts, (samples, unit, probability)), call, register) in given {
             let target = Place::new(id(path), Vaddr(vaddr));
             let call = call.map(|(path, vaddr)| Place::new(id(path), Vaddr(vaddr)));
@@ -114,6 +116,7 @@ prop_compose! {
             kinds: all,
             run,
             windows: Some(windows),
+            after_calls: knows.then_some(after_calls),
             call_trees: vec![tree],
             ..Profile::default()
         }
@@ -135,6 +138,7 @@ struct Said {
     windows: Vec<u64>,
     arguments: BTreeMap<Register, Vec<(u64, u64)>>,
     paths: BTreeMap<Vec<Named>, Weight>,
+    after_calls: Option<BTreeMap<Named, u64>>,
 }
 
 /// A function, a call of it or all, and a register.
@@ -205,6 +209,10 @@ fn said(profile: &Profile) -> Said {
         ],
         arguments,
         paths,
+        // Of what called nothing there is nothing to know.
+        after_calls: (profile.after_calls.as_ref())
+            .filter(|_| !profile.kinds[&Kind::Call].counts.is_empty())
+            .map(|all| all.iter().map(|(at, count)| (named(*at), *count)).collect()),
     }
 }
 

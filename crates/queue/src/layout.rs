@@ -13,7 +13,7 @@ use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
 use crate::queries::{Header, LOADS, MESSAGE_WORDS, Posted, Queries};
 use crate::thread_page::ThreadPage;
-use trommel_tuple::RECORDED_KINDS;
+use trommel_tuple::{Kind, KindSet, RECORDED_KINDS};
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
@@ -262,6 +262,12 @@ pub const COUNTS_STRATA: u32 = 2;
 /// At an interval's end its candidates are recorded: an exit number of messages, the value if there is one, and four bytes for how often.
 /// An [`INTERVAL_MARK`] follows them.
 pub const COUNTS_INTERVALS: u32 = 3;
+
+/// Returns true if counts of paths also tell how often instructions after calls were executed ([`crate::dict::Event::Behind`]), where
+/// these kinds are counted: how control flows follows from both kinds only. Acyclic paths end at calls.
+pub const fn counts_after_calls(kinds: KindSet) -> bool {
+    kinds.has(Kind::Edge) && kinds.has(Kind::Call) && !kinds.has(Kind::Path)
+}
 
 /// State of a thread's interval profiler: before its counter array.
 #[repr(C)]

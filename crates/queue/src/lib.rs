@@ -118,7 +118,7 @@ pub use layout::{
     PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
     SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, THREAD_PAGES_OFFSET, Unfollowed,
     VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter, WINDOW_CHUNKS, WINDOW_SIGNAL,
-    WINDOW_WORDS, chunk_start, first_parts, mapped_bytes, slot_start,
+    WINDOW_WORDS, chunk_start, counts_after_calls, first_parts, mapped_bytes, slot_start,
 };
 pub use limits::LIMITS;
 pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};

@@ -43,6 +43,7 @@ fn main() {
         Config {
             kinds,
             max_insns,
+            after_calls: false,
             counters: std::env::args().nth(2).is_some(),
             windows: false,
             listed: false,

@@ -90,10 +90,12 @@ pub(crate) enum Tag {
     Codes = 38,
     /// Part of the run that was to be observed.
     Scope = 39,
+    /// Executions of instructions after calls.
+    AfterCalls = 40,
 }
 
 impl Tag {
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 40] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -133,6 +135,7 @@ impl Tag {
         Self::WindowedSent,
         Self::Codes,
         Self::Scope,
+        Self::AfterCalls,
     ];
 }
 

@@ -113,6 +113,14 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         Tag::Kind => insert(&mut profile.kinds, Kind::get(cursor)?, Field::get(cursor)?)?,
         Tag::Counts => counts(cursor, profile)?,
         Tag::Sites => sites(cursor, profile)?,
+        Tag::AfterCalls => {
+            let executed = profile.after_calls.get_or_insert_default();
+            let mut before = 0;
+            all(cursor, |cursor| {
+                let place = Place::from_word(word(cursor, &mut before)?);
+                insert(executed, place, cursor.number()?)
+            })?;
+        }
         Tag::Threads => {
             profile.threads.started = Field::get(cursor)?;
             all(cursor, |cursor| {

@@ -78,6 +78,13 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         sites.at(word, |raw| put_site(site, word, raw))?;
     }
     sites.finish()?;
+    if let Some(executed) = &profile.after_calls {
+        let mut items = Items::new(Tag::AfterCalls, Vec::new(), out);
+        for (place, count) in executed {
+            items.at(place.word(), |raw| put(raw, *count))?;
+        }
+        items.finish_with_one()?;
+    }
     threads(&profile.threads, out)?;
     if let Some(data) = &profile.windows {
         windows(data, out)?;

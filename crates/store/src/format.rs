@@ -4,7 +4,8 @@
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
-/// The oldest version that is read. It has no checksums of code, and does not say which part of a run was to be observed.
+/// The oldest version that is read. It has no checksums of code, does not say which part of a run was to be observed, and not how often
+/// code after calls was executed.
 pub const OLDEST: u32 = 12;

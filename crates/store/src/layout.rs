@@ -28,7 +28,7 @@ use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
     modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum,
-    simulated, intervals, scope
+    simulated, intervals, scope, after_calls
 });
 record!(Sum {
     recordings,

@@ -537,6 +537,8 @@ fn profile() -> impl Strategy<Value = Profile> {
         });
     let scope = (any::<bool>(), prop::collection::vec(".{0,20}", 0..3));
     let scope = scope.prop_map(|(late, only)| Scope { late, only });
+    let after_calls = prop::collection::btree_map(place(), any::<u64>(), 0..20);
+    let after_calls = prop::option::of(after_calls);
     let run = (
         any::<[u64; 8]>(),
         any::<Option<i32>>(),
@@ -572,7 +574,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         prop::collection::btree_map(place(), site(), 0..30),
         run,
         threads,
-        (any::<(u32, u32, bool)>(), scope),
+        (any::<(u32, u32, bool)>(), scope, after_calls),
         (
             prop::option::of(windows()),
             prop::collection::vec(queries(), 0..3),
@@ -593,7 +595,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 sites,
                 run,
                 threads,
-                (origin, scope),
+                (origin, scope, after_calls),
                 (windows, queries, samples, filter, call_trees, compiled, simulated, intervals),
             )| {
                 let (pid, parent, exec) = origin;
@@ -623,6 +625,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     simulated,
                     intervals,
                     scope,
+                    after_calls,
                 }
             },
         )
@@ -733,6 +736,7 @@ fn example() -> Profile {
             late: true,
             only: vec!["f".to_owned()],
         },
+        after_calls: Some([(Place::from_word(7), 8)].into()),
     }
 }
 

@@ -133,6 +133,15 @@ impl Events for OfModule<'_, '_> {
         Some(sum)
     }
 
+    fn after_call(&mut self, at: u64) -> Option<Count> {
+        if !self.exact() || self.place(at).module() == ModuleId::ANON {
+            return None;
+        }
+        let known = self.view.profile.after_calls.as_ref()?;
+        let count = known.get(&self.place(at)).copied().unwrap_or(0);
+        Some(Count::of_exact(count.into(), None))
+    }
+
     fn returned(&mut self, at: u64, instruction: &Instruction, executed: Count) -> Count {
         let targets: Vec<(Place, u64)> = match self.view.values_at(Kind::Call, self.place(at)) {
             Some(calls) => (calls.counts().iter())

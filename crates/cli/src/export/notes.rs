@@ -1,7 +1,5 @@
 //! Words about what an output lacks, and about counts that are not what they seem.
 
-use std::collections::BTreeMap;
-
 use trommel_export::view::MOST_EXACT;
 use trommel_export::{CallPaths, Format, Input, MOST_DEEP, PathFormat};
 use trommel_profile::Profile;
@@ -60,31 +58,13 @@ pub(super) fn lineless(format: &dyn Format, input: &Input<'_, '_>) -> Option<Str
     })
 }
 
-/// Functions that raise exceptions, as they are named in files.
-const RAISE: [&[u8]; 2] = [b"_Unwind_RaiseException", b"_Unwind_ForcedUnwind"];
-
-/// Says that calls were left early, where some were. They count as if they had come back.
+/// Says that calls were left early, where some were and count as if they had come back.
 pub(super) fn left_early(input: &Input<'_, '_>) -> Option<String> {
-    let mut times = 0.0;
-    // One `longjmp` calls another, in the same library.
-    let mut jumps: BTreeMap<ModuleId, f64> = BTreeMap::new();
-    for function in input.program.functions.iter().filter(|f| !f.stub) {
-        let calls = function.calls.times;
-        if RAISE.contains(&&*function.name) {
-            times += calls;
-        } else if [&b"longjmp"[..], b"longjmp_chk"]
-            .iter()
-            .any(|end| function.name.ends_with(end))
-        {
-            let most = jumps.entry(function.module).or_default();
-            *most = most.max(calls);
-        }
-    }
-    times += jumps.values().sum::<f64>();
-    (times > 0.0).then(|| {
+    let times = input.program.left_early(input.profile);
+    (times > 0).then(|| {
         format!(
             "{} exceptions and longjmps ended calls, which count as if they had come back: code right after such a call is counted too often",
-            grouped(times.round() as u64)
+            grouped(times)
         )
     })
 }

@@ -124,7 +124,14 @@ pub(super) fn write(
         }
         more(out, rows.len(), hot.len())?;
     }
-    Ok(())
+    match shown.program.map(|p| p.left_early(view.profile)) {
+        None | Some(0) => Ok(()),
+        Some(times) => writeln!(
+            out,
+            "\n# {} exceptions and longjmps ended calls, which count as if they had come back: code right after them is counted too often",
+            grouped(times)
+        ),
+    }
 }
 
 /// Writes one table of the hottest functions, wherever they are.

@@ -115,10 +115,15 @@ impl Folder {
             });
         let settled = &mut self.settled;
         let unprofiled = &mut self.unprofiled;
+        let after_calls = &mut self.after_calls;
         self.dictionary.counts(
             taken,
             |kind, tuple, count| settled.tuple(kind, tuple, count),
             |place, count| *unprofiled.entry(place).or_default() += count,
+            |place, count| {
+                let sum = after_calls.entry(place).or_default();
+                *sum = sum.wrapping_add(count);
+            },
         );
         self.tables.flush();
         for (n, &(kind, place)) in self.dictionary.dynamic.iter().enumerate() {

@@ -76,6 +76,7 @@ impl Folder {
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         let mut windows = windows;
+        let mut after_calls = None;
         match std::mem::take(&mut self.mode) {
             Mode::Windowed(mut windowed) => {
                 let windows = windows.get_or_insert_default();
@@ -98,6 +99,8 @@ impl Folder {
             }
             Mode::Counted => {
                 self.settle();
+                let whole = self.counts_after_calls && self.bursts.is_none();
+                after_calls = whole.then(|| std::mem::take(&mut self.after_calls));
                 for (kind, counts) in std::mem::take(&mut self.settled).by_kind() {
                     let profile = folded.entry(kind).or_default();
                     let all = counts.iter().flat_map(|(_, values)| values);
@@ -123,6 +126,7 @@ impl Folder {
         });
         Folded {
             contexts,
+            after_calls,
             sites: self.reached(&folded),
             kinds: folded,
             threads,

@@ -36,6 +36,8 @@ pub struct Folded {
     pub kinds: BTreeMap<Kind, KindProfile>,
     /// Sites of the branches and calls that were executed.
     pub sites: BTreeMap<Place, Site>,
+    /// Executions of instructions after calls, where all of them were counted.
+    pub after_calls: Option<BTreeMap<Place, u64>>,
     /// Counts of each thread, when there was more than one.
     pub threads: Vec<Thread>,
     /// The modules.

@@ -10,9 +10,9 @@ use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
-use trommel_queue::ValueCounter;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
+use trommel_queue::{ValueCounter, counts_after_calls};
 use trommel_tuple::{Kind, KindSet, Place};
 
 use super::acyclic::Acyclic;
@@ -117,6 +117,10 @@ pub struct Folder {
     pub(super) watched: Vec<u32>,
     /// Executions of places that were not profiled then, as far as paths show.
     pub(super) unprofiled: BTreeMap<Place, u64>,
+    /// Executions of instructions after calls.
+    pub(super) after_calls: BTreeMap<Place, u64>,
+    /// True if paths tell all of these.
+    pub(super) counts_after_calls: bool,
     /// Time at which it was made.
     pub(super) since: Instant,
     /// CPU time that was spent on the process so far, if convergent profiling is enabled.
@@ -188,6 +192,8 @@ impl Folder {
             converge: None,
             watched: Vec::new(),
             unprofiled: BTreeMap::new(),
+            after_calls: BTreeMap::new(),
+            counts_after_calls: counts == TargetCounts::Paths && counts_after_calls(kinds),
             since: Instant::now(),
             worked: Duration::ZERO,
             overflowing: false,

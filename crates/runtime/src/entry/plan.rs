@@ -9,7 +9,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::{COUNTS_NOTHING, COUNTS_PATHS, Control, MAX_WINDOW, Optimise, options};
+use trommel_queue::{
+    COUNTS_NOTHING, COUNTS_PATHS, Control, MAX_WINDOW, Optimise, counts_after_calls, options,
+};
 use trommel_tuple::{Kind, KindSet};
 
 use crate::engine::window;
@@ -123,6 +125,7 @@ impl Plan {
                 windows: window != 0,
                 listed: words.listed,
                 counters: counts_paths,
+                after_calls: counts_paths && window == 0 && counts_after_calls(kinds),
                 optimise: words.optimise != Optimise::Off,
                 trace_insns: if threshold == 0 { 0 } else { piece::MAX_INSNS },
                 whole_jumps: words.whole_jumps,

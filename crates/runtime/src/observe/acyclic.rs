@@ -122,6 +122,7 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
         | Event::Unprofiled { .. }
         | Event::Arguments { .. }
         | Event::Enter { .. }
+        | Event::Behind { .. }
         | Event::Amid { .. }
         | Event::Marked(_)
         | Event::Instruction { .. } => None,

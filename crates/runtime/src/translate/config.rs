@@ -11,6 +11,8 @@ pub struct Config {
     pub max_insns: usize,
     /// Paths without run-time values are counted, not recorded.
     pub counters: bool,
+    /// Executions of instructions after calls are counted.
+    pub after_calls: bool,
     /// Fragments are executed in windows.
     pub windows: bool,
     /// Instructions are in the dictionary, though their accesses may not be recorded.
@@ -34,6 +36,7 @@ impl Config {
             | word(self.audit, 9)
             | word(self.whole_jumps, 10)
             | word(self.counters, 11)
+            | word(self.after_calls, 12)
             | u32::from(self.kinds.bits()) << 16
     }
 

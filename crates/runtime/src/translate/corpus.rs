@@ -183,6 +183,7 @@ impl World {
             kinds,
             max_insns: MAX_INSNS,
             counters: counters == COUNTS_PATHS,
+            after_calls: counters == COUNTS_PATHS && trommel_queue::counts_after_calls(kinds),
             windows: also.windows,
             listed: also.listed,
             trace_insns: if also.traces { piece::MAX_INSNS } else { 0 },

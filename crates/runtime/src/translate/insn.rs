@@ -46,7 +46,7 @@ impl Translator {
         let overwritten = self.free_registers(insn);
         at.from = self.job.code.here();
         let step = self.step(site, walk, at);
-        at.events += self.ways_heads();
+        at.events += self.ways_heads(at.n);
         if insn.class == Class::Plain {
             self.plain(site, walk, at, (step, overwritten))?;
         } else {

@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) skips: bool,
     /// One bit for each of `insns`: it would have events with values, and is not profiled.
     pub(super) quiet: [u64; QUIET_WORDS],
+    /// One bit for each of `insns`: it is after a call.
+    pub(super) after_calls: [u64; QUIET_WORDS],
     /// Instructions, as many as a fragment has at most. The first `count` are its own.
     pub(super) insns: Vec<Insn>,
     pub(super) count: usize,
@@ -114,6 +116,7 @@ impl Job {
             unselected: [0; QUIET_WORDS],
             skips: false,
             quiet: [0; QUIET_WORDS],
+            after_calls: [0; QUIET_WORDS],
             insns: alloc::vec![Insn::plain(); max_insns],
             count: 0,
             accesses: alloc::vec![Accesses::default(); max_insns],
@@ -157,6 +160,7 @@ impl Job {
         self.trace = trace;
         self.count = 0;
         self.quiet.fill(0);
+        self.after_calls.fill(0);
         self.skips = false;
         self.pages.clear();
         self.stolen = None;

@@ -227,6 +227,7 @@ impl Process {
                     .intervals
                     .map(|intervals| intervals_of(intervals, identity.pid)),
                 scope,
+                after_calls: folded.after_calls,
             },
             engine,
             stream_whole: !served.stream_failed,

@@ -76,6 +76,7 @@ impl World {
             kinds: counted,
             max_insns: MAX_INSNS,
             counters: !counted.is_empty() && substreams.is_none(),
+            after_calls: !counted.is_empty() && substreams.is_none(),
             windows: false,
             listed: false,
             trace_insns: if traces {

@@ -76,7 +76,7 @@ impl Way for Addresses {
         accesses.words()
     }
 
-    fn heads(_: &Translator) -> usize {
+    fn heads(_: &Translator, _: usize) -> usize {
         1
     }
 

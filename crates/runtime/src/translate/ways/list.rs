@@ -4,6 +4,7 @@ use trommel_queue::dict::Event;
 
 use super::accesses::{Addresses, USUAL_WORDS};
 use super::acyclic::AcyclicPaths;
+use super::after_calls::AfterCalls;
 use super::arguments::Arguments;
 use super::budget::Budget;
 use super::contexts::CallingContexts;
@@ -82,6 +83,7 @@ macro_rules! list {
 list! {
     $
     Selection
+    AfterCalls
     Quiet
     Addresses
     Latency
@@ -172,9 +174,9 @@ impl Translator {
         registers
     }
 
-    pub(in crate::translate) fn ways_heads(&self) -> usize {
+    pub(in crate::translate) fn ways_heads(&self, n: usize) -> usize {
         let mut heads = 0;
-        each!(self, W, _n => { heads += W::heads(self); });
+        each!(self, W, _n => { heads += W::heads(self, n); });
         heads
     }
 

@@ -32,6 +32,7 @@
 //! | `strata`, `strata_values`, `strides` | the counters of a stratified sampler: by event, by value, by strides |
 //! | `shields` | the counters of a multi-hash profiler |
 //! | `acyclic` | acyclic paths |
+//! | `after_calls` | executions of instructions after calls |
 //! | `contexts` | calling contexts |
 //! | `accesses`, `arguments`, `latency`, `budget` | captures of windows, and their end |
 //! | `queries`, `prefetch` | probes of queries, prefetches |
@@ -53,6 +54,7 @@
 
 pub(super) mod accesses;
 pub(super) mod acyclic;
+mod after_calls;
 mod arguments;
 mod budget;
 mod code;
@@ -251,8 +253,8 @@ pub(super) trait Way {
         0
     }
 
-    /// Events of the block that come before all others of an instruction.
-    fn heads(_t: &Translator) -> usize {
+    /// Events of the block that come before all others of instruction `n`.
+    fn heads(_t: &Translator, _n: usize) -> usize {
         0
     }
 

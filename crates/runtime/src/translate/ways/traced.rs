@@ -93,6 +93,12 @@ impl Translator {
                 let (main, _) = self.sides(&insn, to, next, closes);
                 let main = main.or_else(|| self.ends_path(&insn));
                 self.job.listed.push(events);
+                let behind = self.is_after_call(n).then(|| Event::Behind {
+                    pc: target(insn.pc()),
+                });
+                if usize::from(events) + 4 > MAX_BLOCK_EVENTS {
+                    return Err(Refusal::Native);
+                }
                 let unprofiled = self.unprofiled(n, &insn);
                 if let Some(main) = &main {
                     pass(&mut on, main, site.regions);
@@ -104,7 +110,12 @@ impl Translator {
                 if let Some(begin) = &begin {
                     pass(&mut on, begin, site.regions);
                 }
-                for event in unprofiled.into_iter().chain(main).chain(begin) {
+                for event in behind
+                    .into_iter()
+                    .chain(unprofiled)
+                    .chain(main)
+                    .chain(begin)
+                {
                     site.shared.event(event);
                     events += 1;
                 }
