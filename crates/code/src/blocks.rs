@@ -264,6 +264,11 @@ impl<'s> Solver<'s> {
                 From::Block(other) | From::Call(other) if Some(other) == but => continue,
                 From::Block(other) => self.found[other]?,
                 From::Call(caller) => {
+                    let is_call = self.blocks[caller].exit == Exit::Call;
+                    // Where instructions after calls are counted, calls need not come back.
+                    if but.is_some() && is_call && self.transfers.after_calls.is_some() {
+                        return None;
+                    }
                     let executed = self.found[caller]?;
                     self.returned(caller, executed)
                 }

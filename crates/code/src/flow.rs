@@ -459,6 +459,10 @@ impl Solver<'_> {
                 From::Run(other) if Some(other) == but => continue,
                 From::Run(other) => self.ends[other]?,
                 From::Call(caller) => {
+                    // Where instructions after calls are counted, calls need not come back.
+                    if but.is_some() && all.events.after_call(at).is_some() {
+                        return None;
+                    }
                     let executed = self.ends[caller]?;
                     let line = &self.body.lines()[*self.runs.lines[caller].last()?];
                     all.events.returned(line.at, &line.instruction, executed)
