@@ -109,12 +109,10 @@ ALONE void end(void) { exit(0); }
 ALONE void other(void (*f)(void)) { if (f) f(); }
 ALONE int jumps(int n) {
   far(n);
-  return n + 1; /* once */
-}
+  return n + 1; } /* once */
 ALONE int ends(void) {
   other(end);
-  return 7; /* never */
-}
+  return 7; } /* never */
 int main(void) {
   for (volatile int i = 0; i < 5; i++)
     if (!setjmp(top)) sink += jumps(i);
