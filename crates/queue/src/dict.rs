@@ -103,7 +103,7 @@ pub enum Event {
     },
     /// Control is here, at an instruction after a call: back from that, or otherwise. It is no event of the program's. How often
     /// a call came back is counted so.
-    Behind {
+    AfterCall {
         /// The instruction.
         pc: TargetPc,
     },
@@ -193,7 +193,7 @@ const TAG_MARK: u64 = 11;
 const TAG_UNPROFILED: u64 = 12;
 const TAG_BEGIN: u64 = 13;
 const TAG_RESUME: u64 = 14;
-const TAG_BEHIND: u64 = 15;
+const TAG_AFTER_CALL: u64 = 15;
 /// Flag with [`TAG_BEGIN`]: no path begins.
 const AMID: u8 = 1;
 
@@ -231,7 +231,7 @@ impl Event {
             Self::Begin { pc } => ([head(TAG_BEGIN, 0, pc), 0, 0], 1),
             Self::Amid { pc } => ([head(TAG_BEGIN, AMID, pc), 0, 0], 1),
             Self::Resume { start, word } => ([head(TAG_RESUME, 0, start), word, 0], 2),
-            Self::Behind { pc } => ([head(TAG_BEHIND, 0, pc), 0, 0], 1),
+            Self::AfterCall { pc } => ([head(TAG_AFTER_CALL, 0, pc), 0, 0], 1),
             Self::Return { pc } => ([head(TAG_RETURN, 0, pc), 0, 0], 1),
             Self::Jump { pc, target } => ([head(TAG_JUMP, 0, pc), target.0, 0], 2),
             Self::Marked(mark) => ([head(TAG_MARK, mark as u8, TargetPc(0)), 0, 0], 1),
@@ -296,7 +296,7 @@ impl Event {
             ),
             TAG_ARGUMENTS => (Self::Arguments { pc }, 1),
             TAG_ENTER => (Self::Enter { pc }, 1),
-            TAG_BEHIND => (Self::Behind { pc }, 1),
+            TAG_AFTER_CALL => (Self::AfterCall { pc }, 1),
             TAG_BEGIN if extra == AMID => (Self::Amid { pc }, 1),
             TAG_BEGIN => (Self::Begin { pc }, 1),
             TAG_RESUME => {
@@ -332,7 +332,7 @@ impl Event {
             | Self::Unprofiled { pc, .. }
             | Self::Arguments { pc }
             | Self::Enter { pc }
-            | Self::Behind { pc }
+            | Self::AfterCall { pc }
             | Self::Begin { pc }
             | Self::Amid { pc }
             | Self::Resume { start: pc, .. }
@@ -464,7 +464,7 @@ mod tests {
             },
             Event::Arguments { pc },
             Event::Enter { pc },
-            Event::Behind { pc },
+            Event::AfterCall { pc },
             Event::Begin { pc },
             Event::Amid { pc },
             Event::Resume {

@@ -263,7 +263,7 @@ pub const COUNTS_STRATA: u32 = 2;
 /// An [`INTERVAL_MARK`] follows them.
 pub const COUNTS_INTERVALS: u32 = 3;
 
-/// Returns true if counts of paths also tell how often instructions after calls were executed ([`crate::dict::Event::Behind`]), where
+/// Returns true if counts of paths also tell how often instructions after calls were executed ([`crate::dict::Event::AfterCall`]), where
 /// these kinds are counted: how control flows follows from both kinds only. Acyclic paths end at calls.
 pub const fn counts_after_calls(kinds: KindSet) -> bool {
     kinds.has(Kind::Edge) && kinds.has(Kind::Call) && !kinds.has(Kind::Path)

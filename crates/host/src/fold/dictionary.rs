@@ -32,7 +32,7 @@ pub enum Step {
     /// An execution without a reported value.
     Unprofiled(Kind, Place),
     /// Control at an instruction after a call.
-    Behind(Place),
+    AfterCall(Place),
     /// An event that is not selected.
     Unselected,
     /// The arguments of the next call: what it passes in registers is the record's next words.
@@ -52,7 +52,7 @@ impl Step {
             Self::UnselectedWords(words) => *words as usize,
             Self::Static(..)
             | Self::Unprofiled(..)
-            | Self::Behind(_)
+            | Self::AfterCall(_)
             | Self::Unselected
             | Self::Instruction(_) => 0,
         }
@@ -348,25 +348,25 @@ impl Dictionary {
             Event::Dynamic { .. }
             | Event::Unprofiled { .. }
             | Event::Arguments { .. }
-            | Event::Behind { .. }
+            | Event::AfterCall { .. }
             | Event::Instruction { .. } => Move::Stay,
         }
     }
 
     /// Counts each static event, when each of `paths` was executed as often as said. `unprofiled` gets how often a place was
-    /// executed without a reported value, and `behind` of an instruction after a call how often control was there. Each may get one
+    /// executed without a reported value, and `after_call` of an instruction after a call how often control was there. Each may get one
     /// several times.
     pub fn counts<'a>(
         &self,
         paths: impl Iterator<Item = (&'a Path, u64)>,
         mut each: impl FnMut(Kind, Tuple, u64),
         mut unprofiled: impl FnMut(Place, u64),
-        mut behind: impl FnMut(Place, u64),
+        mut after_call: impl FnMut(Place, u64),
     ) {
         let mut step = |step: &Step, count| match *step {
             Step::Static(kind, tuple) => each(kind, tuple, count),
             Step::Unprofiled(_, place) => unprofiled(place, count),
-            Step::Behind(place) => behind(place, count),
+            Step::AfterCall(place) => after_call(place, count),
             _ => {}
         };
         // Entry k of a block: the executions that left after k of its events, less those that began there.
@@ -503,7 +503,7 @@ impl Dictionary {
                 Step::Dynamic(kind, place)
             }
             Event::Unprofiled { kind, .. } => Step::Unprofiled(kind, place),
-            Event::Behind { .. } => Step::Behind(place),
+            Event::AfterCall { .. } => Step::AfterCall(place),
             Event::Arguments { .. } => Step::Arguments,
             Event::Instruction { .. }
             | Event::Enter { .. }

@@ -174,7 +174,7 @@ impl Windowed {
                 Step::Instruction(number) => Op::Instruction(number),
                 Step::Arguments => Op::Arguments,
                 Step::UnselectedWords(words) => Op::Words(words),
-                Step::Unselected | Step::Unprofiled(..) | Step::Behind(_) => continue,
+                Step::Unselected | Step::Unprofiled(..) | Step::AfterCall(_) => continue,
             };
             self.ops.push(op);
         }

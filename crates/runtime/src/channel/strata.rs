@@ -132,7 +132,7 @@ pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
         | Event::Unprofiled { pc, .. }
         | Event::Arguments { pc }
         | Event::Enter { pc }
-        | Event::Behind { pc }
+        | Event::AfterCall { pc }
         | Event::Begin { pc }
         | Event::Amid { pc }
         | Event::Resume { start: pc, .. }

@@ -122,7 +122,7 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
         | Event::Unprofiled { .. }
         | Event::Arguments { .. }
         | Event::Enter { .. }
-        | Event::Behind { .. }
+        | Event::AfterCall { .. }
         | Event::Amid { .. }
         | Event::Marked(_)
         | Event::Instruction { .. } => None,

@@ -236,7 +236,7 @@ const NOT_TAKEN: u8 = 0;
 const TAKEN: u8 = 1;
 const CALLS: u8 = 2;
 const HAS_VALUE: u8 = 3;
-const BEHIND: u8 = 4;
+const AFTER_CALL: u8 = 4;
 
 /// Appends an event; `None` where it is of none of the kinds that are counted.
 fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u32>) -> Option<()> {
@@ -249,7 +249,7 @@ fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u3
         } => (if taken { TAKEN } else { NOT_TAKEN }, len, pc, target),
         Event::Call { pc, target } => (CALLS, 0, pc, target),
         Event::Dynamic { kind, pc } => (HAS_VALUE, kind as u8, pc, pc),
-        Event::Behind { pc } => (BEHIND, 0, pc, pc),
+        Event::AfterCall { pc } => (AFTER_CALL, 0, pc, pc),
         _ => return None,
     };
     to.extend([what, len, 0, 0]);
@@ -269,7 +269,7 @@ fn event_of(bytes: &[u8; EVENT], within: impl Fn(u32) -> Option<AppPc>) -> Optio
             taken: what == TAKEN,
         }),
         CALLS => Some(Event::Call { pc, target }),
-        BEHIND => Some(Event::Behind { pc }),
+        AFTER_CALL => Some(Event::AfterCall { pc }),
         HAS_VALUE => {
             let kind = *Kind::ALL.get(usize::from(bytes[1]))?;
             Some(Event::Dynamic { kind, pc })

@@ -5,7 +5,7 @@
 //! event of the program's, unless that code has events itself.
 //!
 //! # Strategy
-//! An instruction after a call is an event of the dictionary, [`Event::Behind`]. An exit tells it like any other, so most code pays
+//! An instruction after a call is an event of the dictionary, [`Event::AfterCall`]. An exit tells it like any other, so most code pays
 //! nothing. Only exits that have passed no other event get a counter for it: mostly the end of a function, where flags are dead and
 //! the counter is one instruction.
 //!
@@ -55,7 +55,7 @@ impl Way for AfterCalls {
     fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         if t.is_after_call(n) {
             let pc = target(t.job.insns[n].pc());
-            site.shared.event(Event::Behind { pc });
+            site.shared.event(Event::AfterCall { pc });
         }
         0
     }

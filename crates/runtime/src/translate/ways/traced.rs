@@ -93,7 +93,7 @@ impl Translator {
                 let (main, _) = self.sides(&insn, to, next, closes);
                 let main = main.or_else(|| self.ends_path(&insn));
                 self.job.listed.push(events);
-                let behind = self.is_after_call(n).then(|| Event::Behind {
+                let after_call = self.is_after_call(n).then(|| Event::AfterCall {
                     pc: target(insn.pc()),
                 });
                 if usize::from(events) + 4 > MAX_BLOCK_EVENTS {
@@ -110,7 +110,7 @@ impl Translator {
                 if let Some(begin) = &begin {
                     pass(&mut on, begin, site.regions);
                 }
-                for event in behind
+                for event in after_call
                     .into_iter()
                     .chain(unprofiled)
                     .chain(main)
