@@ -20,4 +20,5 @@ pub mod recorded;
 pub mod settled;
 pub mod signals;
 pub mod stepper;
+pub mod traced;
 pub mod wait;

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, copy, need_windows, output, trommel};
+use trommel_conformance::traced::Traced;
 use trommel_conformance::{program, wait};
 
 /// Kills, where no number is asked for.
@@ -32,7 +33,7 @@ fn main() {
     let trials = vec![
         Trial::test("processes of a name come and go", || Ok(come_and_go()?)),
         Trial::test("processes by number end it with them", || Ok(by_number()?)),
-        Trial::test("what waits is told once and taken later", || Ok(stopped()?)),
+        Trial::test("what waits is told once and taken later", || Ok(traced()?)),
         Trial::test("a session that is killed is followed by another", || {
             Ok(session_killed()?)
         }),
@@ -486,18 +487,19 @@ fn asked() -> Result<(), String> {
     }
 }
 
-fn stopped() -> Result<(), String> {
+fn traced() -> Result<(), String> {
+    const WORDS: &str = "traces it already";
     let scratch = Scratch::new().map_err(text)?;
-    let app = named(&scratch, "stopped")?;
+    let app = named(&scratch, "traced")?;
     let running = Running::start(&app, "100000000000")?;
-    send(&running.id().to_string(), "STOP");
-    let daemon = Daemon::start(&scratch, &["--name", "stopped"])?;
-    wait::until("it is told", || daemon.said().contains("it is stopped"))?;
+    let traced = Traced::seize(running.id() as i32).ok_or("it cannot be traced")?;
+    let daemon = Daemon::start(&scratch, &["--name", "traced"])?;
+    wait::until("it is told", || daemon.said().contains(WORDS))?;
     std::thread::sleep(Duration::from_secs(1));
-    if daemon.said().matches("it is stopped").count() != 1 {
+    if daemon.said().matches(WORDS).count() != 1 {
         return Err(daemon.said());
     }
-    send(&running.id().to_string(), "CONT");
+    drop(traced);
     let db = scratch.path("db");
     wait::until("it is profiled", || !spans(&db).is_empty())?;
     daemon.signal("INT");

@@ -488,7 +488,15 @@ mod tests {
             assert_eq!(Event::decode(&words[..n - 1]), None, "a cut event is none");
         }
         assert_eq!(Event::decode(&[0]), None);
-        assert_eq!(Event::decode(&[u64::MAX]), None);
+        let last = [u64::MAX];
+        let after_call = Event::AfterCall {
+            pc: TargetPc(u64::MAX >> 16),
+        };
+        assert_eq!(
+            Event::decode(&last),
+            Some((after_call, 1)),
+            "no tag is left"
+        );
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Processes that another program traces when their recording ends.
-// The trial is that other program.
-#![allow(unsafe_code)]
 
+use trommel_conformance::traced::Traced;
 use trommel_conformance::wait::until;
 
 use super::stops::Recording;
@@ -18,7 +17,11 @@ pub(super) fn traced(way: &Way) -> Result<(), String> {
     recording.wait_for(&running)?;
     let tid = running.0.id() as i32;
     // The recording itself traces it where a burst begins or ends.
-    until("traced", || request(libc::PTRACE_SEIZE, tid).is_ok())?;
+    let mut traced = None;
+    until("traced", || {
+        traced = Traced::seize(tid);
+        traced.is_some()
+    })?;
     let said = recording.last_words()?;
     if !said.contains(&format!(") traces thread {pid}; it is detached")) {
         return Err(format!("not the words: {said}"));
@@ -26,22 +29,11 @@ pub(super) fn traced(way: &Way) -> Result<(), String> {
     if !scratch.path("data").exists() {
         return Err("no profile".to_owned());
     }
-    request(libc::PTRACE_INTERRUPT, tid)?;
-    // SAFETY: a null pointer stands for no status.
-    unsafe { libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL) };
-    request(libc::PTRACE_DETACH, tid)?;
+    drop(traced);
     until("nothing left", || running.traces().as_ref() == Ok(&before))?;
     running.stop()?;
     match running.output()?.trim() {
         "good" => Ok(()),
         other => Err(other.to_owned()),
-    }
-}
-
-fn request(request: libc::c_uint, tid: i32) -> Result<(), String> {
-    // SAFETY: no memory is involved.
-    match unsafe { libc::ptrace(request, tid, 0_u64, 0_u64) } {
-        -1 => Err(text(std::io::Error::last_os_error())),
-        _ => Ok(()),
     }
 }

@@ -41,6 +41,9 @@ fn multiplied() -> Result<(), String> {
         let counts = kind.counts.values_mut().flatten();
         counts.for_each(|(_, count)| *count *= TIMES);
     }
+    let after_calls = profiles.iter_mut().flat_map(|p| &mut p.after_calls);
+    let counts = after_calls.flat_map(|all| all.values_mut());
+    counts.for_each(|count| *count *= TIMES);
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let great = Recorded {
         data: scratch.path("app.data"),

@@ -242,6 +242,7 @@ fn moved_event(event: Event, by: u64) -> Event {
             target: here(target),
         },
         Event::Dynamic { kind, pc } => Event::Dynamic { kind, pc: here(pc) },
+        Event::AfterCall { pc } => Event::AfterCall { pc: here(pc) },
         other => panic!("{other:?} is not counted"),
     }
 }
