@@ -2,7 +2,7 @@
 // What the kernel offers tracers.
 #![allow(unsafe_code)]
 
-/// A thread that the calling thread traces, and lets go when this is dropped. It runs meanwhile.
+/// A thread that the calling thread traces until this is dropped. It runs meanwhile.
 #[derive(Debug)]
 pub struct Traced(i32);
 
