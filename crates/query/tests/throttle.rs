@@ -195,6 +195,21 @@ impl<'p> Thread<'p> {
         seen
     }
 
+    /// For 60 periods loads, stores and arithmetic are executed at rates that change. Returns the percentage that records took.
+    fn changes(&mut self, random: &mut SplitMix64) -> f64 {
+        while self.now < 60 * PERIOD {
+            let mut every = || 16 << random.below(14);
+            let each = [
+                (Operation::Load, every()),
+                (Operation::Store, every()),
+                (Operation::Alu, every()),
+            ];
+            let length = (PERIOD / 50) << random.below(10);
+            let _ = self.phase(length, each);
+        }
+        100.0 * self.spent as f64 / self.now as f64
+    }
+
     fn look(&mut self) {
         if self.throttle.is_due(self.now) {
             self.throttle.adjust(self.now, &mut self.engine);
@@ -259,17 +274,7 @@ fn the_budget_holds_whatever_the_phases() {
         );
         let program = program(&text);
         let mut thread = Thread::new(&program, 80 + random.below(2000));
-        while thread.now < 60 * PERIOD {
-            let mut every = || 16 << random.below(14);
-            let each = [
-                (Operation::Load, every()),
-                (Operation::Store, every()),
-                (Operation::Alu, every()),
-            ];
-            let length = (PERIOD / 50) << random.below(10);
-            let _ = thread.phase(length, each);
-        }
-        let share = 100.0 * thread.spent as f64 / thread.now as f64;
+        let share = thread.changes(&mut random);
         assert!(
             share < 1.1 * percent as f64 + 0.2,
             "seed {seed}: {share} % of {percent} %"
@@ -335,17 +340,7 @@ fn queries_keep_a_common_budget() {
         let common = 1 + random.below(6);
         let cost = 80 + random.below(2000);
         let mut thread = Thread::new(&program, cost).together(common as f64);
-        while thread.now < 60 * PERIOD {
-            let mut every = || 16 << random.below(14);
-            let each = [
-                (Operation::Load, every()),
-                (Operation::Store, every()),
-                (Operation::Alu, every()),
-            ];
-            let length = (PERIOD / 50) << random.below(10);
-            let _ = thread.phase(length, each);
-        }
-        let share = 100.0 * thread.spent as f64 / thread.now as f64;
+        let share = thread.changes(&mut random);
         assert!(
             share < 1.1 * common as f64 + 0.3,
             "seed {seed}: {share} % of {common} %"

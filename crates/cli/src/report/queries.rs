@@ -69,6 +69,14 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
     all.map(answer).collect()
 }
 
+/// Results of all queries of all loads.
+fn of_all(profile: &Profile) -> impl Iterator<Item = Answer<'_>> {
+    profile.queries.iter().flat_map(|queries| {
+        let program = image::decode(&queries.program).ok();
+        program.map_or(Vec::new(), |program| answers(&program, queries))
+    })
+}
+
 /// Writes a table for each query of each load, with `top` messages.
 pub(crate) fn write(
     out: &mut impl Write,
@@ -95,26 +103,20 @@ pub(crate) fn summary(
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let profile = view.profile;
-    let mut all: Vec<(u64, Vec<String>)> = Vec::new();
-    for queries in &profile.queries {
-        let program = image::decode(&queries.program);
-        for answer in program.iter().flat_map(|program| answers(program, queries)) {
-            let [executed, profiled, _] = answer.seen;
-            let [sent, _, _, counted, _] = answer.done;
-            let numbers = [executed, profiled, sent, counted].map(grouped).into_iter();
-            let header = printable(&answer.query.header());
-            all.push((profiled, numbers.chain([header]).collect()));
-        }
-    }
+    let mut all: Vec<Answer<'_>> = of_all(view.profile).collect();
     if all.len() < 2 {
         return write(out, view, top, style);
     }
-    all.sort_by_key(|(profiled, _)| Reverse(*profiled));
+    all.sort_by_key(|answer| Reverse(answer.seen[1]));
     let titles = ["executed", "profiled", "sent", "counted", "query"];
-    let mut rows = vec![titles.map(str::to_owned).into()];
+    let mut rows: Vec<Vec<String>> = vec![titles.map(str::to_owned).into()];
     let more = all.len().saturating_sub(top);
-    rows.extend(all.into_iter().take(top).map(|(_, row)| row));
+    rows.extend(all.iter().take(top).map(|answer| {
+        let [executed, profiled, _] = answer.seen;
+        let [sent, _, _, counted, _] = answer.done;
+        let numbers = [executed, profiled, sent, counted].map(grouped).into_iter();
+        numbers.chain([printable(&answer.query.header())]).collect()
+    }));
     columns(out, &rows, NUMBERS + 1, style)?;
     match more {
         0 => Ok(()),
@@ -125,13 +127,10 @@ pub(crate) fn summary(
 /// Messages of all queries, those that they counted, and the number of queries; `None` if there are none.
 pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
     let (mut sent, mut counted, mut count) = (0_u64, 0_u64, 0);
-    for queries in &profile.queries {
-        let program = image::decode(&queries.program);
-        for answer in program.iter().flat_map(|program| answers(program, queries)) {
-            sent = sent.saturating_add(answer.done[0]);
-            counted = counted.saturating_add(answer.done[3]);
-            count += 1;
-        }
+    for answer in of_all(profile) {
+        sent = sent.saturating_add(answer.done[0]);
+        counted = counted.saturating_add(answer.done[3]);
+        count += 1;
     }
     (count > 0).then_some((sent, counted, count))
 }
