@@ -11,7 +11,7 @@
 //! followed. Branches of classic BPF only lead forward, so one pass over the instructions is enough: each has the
 //! state that all ways to it agree on. A call is allowed when every `ret` that can be reached allows it.
 //!
-//! [`NEEDED`] lists the calls.
+//! [`NEEDED`] and [`OPTIONAL`] list the calls.
 //!
 //! # Why it is correct
 //! * What is not understood counts as refused.
@@ -57,59 +57,125 @@ pub struct Call {
     pub number: u32,
     /// Its name.
     pub name: &'static str,
-    /// An argument, and its value.
-    pub known: Option<(u8, u64)>,
+    /// Arguments, and their values.
+    pub known: &'static [(u8, u64)],
 }
 
 const fn any(number: u32, name: &'static str) -> Call {
+    with(number, name, &[])
+}
+
+const fn with(number: u32, name: &'static str, known: &'static [(u8, u64)]) -> Call {
     Call {
         number,
         name,
-        known: None,
+        known,
     }
 }
 
-const fn with(number: u32, name: &'static str, argument: u8, value: u64) -> Call {
-    Call {
-        number,
-        name,
-        known: Some((argument, value)),
-    }
+/// A mapping with these rights and flags.
+const fn mmap(known: &'static [(u8, u64)]) -> Call {
+    with(9, "mmap", known)
+}
+
+const fn mprotect(known: &'static [(u8, u64)]) -> Call {
+    with(10, "mprotect", known)
+}
+
+const fn madvise(known: &'static [(u8, u64)]) -> Call {
+    with(28, "madvise", known)
+}
+
+const fn futex(known: &'static [(u8, u64)]) -> Call {
+    with(202, "futex", known)
 }
 
 /// The calls that the runtime makes itself, also where the program becomes another one. Calls that the program itself makes
 /// are not among them: a filter that refuses them refuses them natively, too.
+#[rustfmt::skip] // reason: a row a line
 pub const NEEDED: &[Call] = &[
     any(0, "read"),
     any(3, "close"),
     any(5, "fstat"),
-    any(9, "mmap"),
-    any(10, "mprotect"),
+    mmap(&[(2, 1), (3, 0x12)]),      // PRIVATE, FIXED
+    mmap(&[(2, 3), (3, 0x11)]),      // SHARED, FIXED
+    mmap(&[(2, 3), (3, 0x22)]),      // PRIVATE, ANONYMOUS
+    mmap(&[(2, 3), (3, 0x4022)]),    // and NORESERVE
+    mmap(&[(2, 3), (3, 0x4031)]),    // SHARED, FIXED, ANONYMOUS, NORESERVE
+    mmap(&[(2, 7), (3, 2)]),         // PRIVATE
+    mmap(&[(2, 7), (3, 0x22)]),      // PRIVATE, ANONYMOUS
+    mmap(&[(2, 7), (3, 0x10_4022)]), // and NORESERVE, FIXED_NOREPLACE
+    mprotect(&[(2, 0)]),
+    mprotect(&[(2, 1)]),
+    mprotect(&[(2, 2)]),
+    mprotect(&[(2, 3)]),
+    mprotect(&[(2, 4)]),
+    mprotect(&[(2, 5)]),
+    mprotect(&[(2, 6)]),
+    mprotect(&[(2, 7)]),
     any(11, "munmap"),
     any(13, "rt_sigaction"),
     any(14, "rt_sigprocmask"),
     any(15, "rt_sigreturn"),
-    any(16, "ioctl"), // PROCMAP_QUERY; older kernels do not know it either
-    any(25, "mremap"),
-    any(28, "madvise"),
+    with(16, "ioctl", &[(1, 0xc068_6611)]), // PROCMAP_QUERY; older kernels do not know it either
+    with(25, "mremap", &[(3, 0)]),
+    with(25, "mremap", &[(3, 1)]), // MAYMOVE
+    with(25, "mremap", &[(3, 3)]), // MAYMOVE, FIXED
+    madvise(&[(2, 10)]),           // DONTFORK
+    madvise(&[(2, 11)]),           // DOFORK
+    madvise(&[(2, 14)]),           // HUGEPAGE
+    madvise(&[(2, 16)]),           // DONTDUMP
+    madvise(&[(2, 22)]),           // POPULATE_READ
+    madvise(&[(2, 23)]),           // POPULATE_WRITE
     any(39, "getpid"),
+    any(60, "exit"),
     any(89, "readlink"),
     any(102, "getuid"),
     any(110, "getppid"),
     any(131, "sigaltstack"),
     any(150, "munlock"),
-    with(157, "prctl", 0, 25),          // PR_GET_TSC
-    with(158, "arch_prctl", 0, 0x1001), // ARCH_SET_GS
+    with(157, "prctl", &[(0, 25)]),          // PR_GET_TSC
+    with(158, "arch_prctl", &[(0, 0x1001)]), // ARCH_SET_GS
     any(186, "gettid"),
-    any(202, "futex"),
+    futex(&[(1, 0)]),   // WAIT
+    futex(&[(1, 1)]),   // WAKE
+    futex(&[(1, 128)]), // and PRIVATE
+    futex(&[(1, 129)]),
     any(228, "clock_gettime"),
-    any(233, "epoll_ctl"),
+    with(233, "epoll_ctl", &[(1, 3)]),
     any(234, "tgkill"),
-    any(257, "openat"),
+    with(257, "openat", &[(2, 0x8_0000)]), // RDONLY, CLOEXEC
+    with(257, "openat", &[(2, 0x8_0900)]), // and NONBLOCK, NOCTTY
     any(297, "rt_tgsigqueueinfo"),
-    any(310, "process_vm_readv"),
-    any(311, "process_vm_writev"),
-    any(319, "memfd_create"),
+    with(310, "process_vm_readv", &[(5, 0)]),
+    with(311, "process_vm_writev", &[(5, 0)]),
+    with(319, "memfd_create", &[(1, 1)]), // CLOEXEC
+];
+
+/// Calls that the runtime makes and can do without. They may fail, but neither end the program nor be reported to it.
+pub const OPTIONAL: &[Call] = &[
+    any(1, "write"),
+    any(2, "open"),
+    any(4, "stat"),
+    with(12, "brk", &[(0, 0)]),
+    any(24, "sched_yield"),
+    any(31, "shmctl"),
+    any(62, "kill"),
+    with(72, "fcntl", &[(1, 3)]), // F_GETFL
+    any(107, "geteuid"),
+    any(108, "getegid"),
+    any(125, "capget"),
+    any(129, "rt_sigqueueinfo"),
+    any(138, "fstatfs"),
+    any(193, "fgetxattr"),
+    any(217, "getdents64"),
+    any(231, "exit_group"),
+    any(262, "newfstatat"),
+    any(274, "get_robust_list"),
+    any(302, "prlimit64"),
+    any(325, "mlock2"),
+    any(332, "statx"),
+    any(439, "faccessat2"),
 ];
 
 /// The call that registers an area of restartable sequences. The runtime can do without it.
@@ -157,13 +223,12 @@ fn data(call: &Call, offset: u32) -> Word {
         0 => Some(call.number),
         4 => Some(ARCH),
         _ => {
-            let (argument, value) = call.known?;
-            let at = ARGUMENTS + 8 * u32::from(argument);
-            match offset.checked_sub(at)? {
-                0 => Some(value as u32),
-                4 => Some((value >> 32) as u32),
-                _ => None,
-            }
+            let mut halves = call.known.iter().flat_map(|&(argument, value)| {
+                let at = ARGUMENTS + 8 * u32::from(argument);
+                [(at, value as u32), (at + 4, (value >> 32) as u32)]
+            });
+            let found = halves.find(|(at, _)| *at == offset)?;
+            Some(found.1)
         }
     }
 }
@@ -194,10 +259,25 @@ fn holds(condition: u16, a: u32, b: u32) -> Option<bool> {
     })
 }
 
-/// Returns whether a `ret` with this value lets the call be made: `SECCOMP_RET_ALLOW`, or `SECCOMP_RET_LOG`.
-const fn lets(value: u32) -> bool {
-    const ACTION: u32 = 0xffff_0000;
-    matches!(value & ACTION, 0x7fff_0000 | 0x7ffc_0000)
+/// Actions of a filter that are good enough for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Enough {
+    /// The call is made: `SECCOMP_RET_ALLOW`, or `SECCOMP_RET_LOG`.
+    Made,
+    /// It is made, or fails: also `SECCOMP_RET_ERRNO`.
+    Survived,
+}
+
+impl Enough {
+    /// Returns whether a `ret` with this value is good enough.
+    const fn lets(self, value: u32) -> bool {
+        const ACTION: u32 = 0xffff_0000;
+        match value & ACTION {
+            0x7fff_0000 | 0x7ffc_0000 => true,
+            0x0005_0000 => matches!(self, Self::Survived),
+            _ => false,
+        }
+    }
 }
 
 /// One step from an instruction: the instructions that may follow, or whether the call is allowed.
@@ -206,7 +286,12 @@ enum Step {
     End(bool),
 }
 
-fn step(at: u64, instruction: &Instruction, call: &Call, state: &mut State) -> Step {
+fn step(
+    at: u64,
+    instruction: &Instruction,
+    (call, enough): (&Call, Enough),
+    state: &mut State,
+) -> Step {
     const CLASS: u16 = 7;
     const X: u16 = 8;
     let Instruction { code, jt, jf, k } = *instruction;
@@ -243,8 +328,8 @@ fn step(at: u64, instruction: &Instruction, call: &Call, state: &mut State) -> S
             };
         }
         // ret #k, ret a
-        (6, 0x00) => return Step::End(lets(k)),
-        (6, 0x10) => return Step::End(state.a.is_some_and(lets)),
+        (6, 0x00) => return Step::End(enough.lets(k)),
+        (6, 0x10) => return Step::End(state.a.is_some_and(|value| enough.lets(value))),
         // tax, txa
         (7, 0x00) => state.x = state.a,
         (7, 0x80) => state.a = state.x,
@@ -258,6 +343,15 @@ const OPEN: usize = 32;
 
 /// Returns whether a filter lets a call be made, whatever is unknown of it.
 pub fn allows(filter: &[Instruction], call: &Call) -> bool {
+    does(filter, call, Enough::Made)
+}
+
+/// Returns whether a filter lets a call be made or fail, whatever is unknown of it.
+pub fn spares(filter: &[Instruction], call: &Call) -> bool {
+    does(filter, call, Enough::Survived)
+}
+
+fn does(filter: &[Instruction], call: &Call, enough: Enough) -> bool {
     let mut open = [(0_u64, State::START); OPEN];
     let mut count = 1;
     while count > 0 {
@@ -271,7 +365,7 @@ pub fn allows(filter: &[Instruction], call: &Call) -> bool {
         let Some(instruction) = usize::try_from(at).ok().and_then(|at| filter.get(at)) else {
             return false;
         };
-        let (to, or) = match step(at, instruction, call, &mut state) {
+        let (to, or) = match step(at, instruction, (call, enough), &mut state) {
             Step::End(false) => return false,
             Step::End(true) => continue,
             Step::To(to, or) => (to, or),
@@ -309,13 +403,17 @@ pub fn is_malformed(filter: &[Instruction]) -> bool {
     !filter.last().is_some_and(ends) || filter.iter().enumerate().any(leaves)
 }
 
-/// Returns whether a filter looks at the address that a call is made from, or has it reported to a handler (SIGSYS). In the code
-/// cache that is another one.
+/// Returns whether a filter looks at the address that a call is made from. In the code cache that is another one.
 fn looks_at_address(filter: &[Instruction]) -> bool {
     const ADDRESS: core::ops::Range<u32> = 8..16;
+    let mut loads = filter.iter().filter(|instruction| instruction.code == 0x20);
+    loads.any(|instruction| ADDRESS.contains(&instruction.k))
+}
+
+/// Returns whether a filter may have calls reported to a handler (SIGSYS), in place of making them.
+pub fn may_report(filter: &[Instruction]) -> bool {
     const TRAP: u32 = 3;
     filter.iter().any(|instruction| match instruction.code {
-        0x20 => ADDRESS.contains(&instruction.k),
         0x06 => instruction.k >> 16 == TRAP,
         // Whatever it has computed.
         0x16 => true,
@@ -323,13 +421,15 @@ fn looks_at_address(filter: &[Instruction]) -> bool {
     })
 }
 
-/// Returns what the runtime needs and a filter may refuse: the name of the first such call of [`NEEDED`].
+/// Returns what the runtime needs and a filter may refuse: the name of the first such call of [`NEEDED`], or of [`OPTIONAL`] if the
+/// program would not survive it.
 pub fn refused(filter: &[Instruction]) -> Option<&'static str> {
     if looks_at_address(filter) {
         return Some("calls from other addresses");
     }
     let refused = NEEDED.iter().find(|call| !allows(filter, call));
-    refused.map(|call| call.name)
+    let ended = || OPTIONAL.iter().find(|call| !spares(filter, call));
+    refused.or_else(ended).map(|call| call.name)
 }
 
 #[cfg(test)]
@@ -404,15 +504,15 @@ mod tests {
         // Refused when the third argument has a bit.
         let filter = [i(0x20, 0, 0, 32), i(0x45, 0, 1, 4), ret(ERRNO), ret(ALLOW)];
         assert!(!allows(&filter, &any(9, "")));
-        assert!(!allows(&filter, &with(9, "", 2, 7)));
-        assert!(allows(&filter, &with(9, "", 2, 3)));
+        assert!(!allows(&filter, &with(9, "", &[(2, 7)])));
+        assert!(allows(&filter, &with(9, "", &[(2, 3)])));
         // Whatever it has.
         let filter = [i(0x20, 0, 0, 32), i(0x45, 0, 1, 4), ret(ALLOW), ret(ALLOW)];
         assert!(allows(&filter, &any(9, "")));
         // The high half of an argument.
         let filter = [i(0x20, 0, 0, 36), i(0x15, 0, 1, 1), ret(0), ret(ALLOW)];
-        assert!(allows(&filter, &with(9, "", 2, 7)));
-        assert!(!allows(&filter, &with(9, "", 2, 1 << 32)));
+        assert!(allows(&filter, &with(9, "", &[(2, 7)])));
+        assert!(!allows(&filter, &with(9, "", &[(2, 1 << 32)])));
     }
 
     #[test]
@@ -460,9 +560,43 @@ mod tests {
         for ask in [i(0x20, 0, 0, 8), i(0x20, 0, 0, 12)] {
             assert!(refused(&[ask, ret(ALLOW)]).is_some());
         }
-        // Never reached, and maybe reached another time.
-        assert!(refused(&[ret(ALLOW), ret(0x0003_0000)]).is_some());
-        assert!(refused(&[i(0x00, 0, 0, ALLOW), i(0x16, 0, 0, 0)]).is_some());
+    }
+
+    #[test]
+    fn calls_of_the_program_alone_may_be_reported() {
+        const TRAP: u32 = 0x0003_0007;
+        let traps = |number| {
+            [
+                i(0x20, 0, 0, 0),
+                i(0x15, 0, 1, number),
+                ret(TRAP),
+                ret(ALLOW),
+            ]
+        };
+        assert_eq!(refused(&traps(400)), None);
+        assert!(may_report(&traps(400)) && !may_report(&[ret(ALLOW), ret(ERRNO)]));
+        assert_eq!(refused(&traps(11)), Some("munmap"));
+        // What computes its answer may report, too.
+        let computed = [i(0x00, 0, 0, ALLOW), i(0x16, 0, 0, 0)];
+        assert!(refused(&computed).is_none() && may_report(&computed));
+    }
+
+    #[test]
+    fn what_can_be_done_without_may_fail() {
+        let answers = |number, answer| {
+            [
+                i(0x20, 0, 0, 0),
+                i(0x15, 0, 1, number),
+                ret(answer),
+                ret(ALLOW),
+            ]
+        };
+        for call in OPTIONAL.iter().filter(|call| call.known.is_empty()) {
+            assert_eq!(refused(&answers(call.number, ERRNO)), None);
+            for ends in [0, 0x0003_0000, 0x8000_0000] {
+                assert_eq!(refused(&answers(call.number, ends)), Some(call.name));
+            }
+        }
     }
 
     #[test]

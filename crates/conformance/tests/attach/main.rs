@@ -23,7 +23,7 @@ use trommel_conformance::not_tested::not_tested;
 use bursts::{burst_counts, family_in_bursts, killed_in_bursts, other_kinds, paced, vforks};
 use containers::of_a_container;
 use redis::{attached_to, queries_changed};
-use refusals::{dispatched, filters, limited, narrow, refusals, without_descriptor};
+use refusals::{dispatched, filters, limited, narrow, refusals, reported, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -143,6 +143,7 @@ fn main() {
     }));
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
+    trials.push(Trial::test("reported system calls", || Ok(reported()?)));
     trials.push(Trial::test("dispatched system calls", || Ok(dispatched()?)));
     for (name, way) in [
         ("", &SHORT),

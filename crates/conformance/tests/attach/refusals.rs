@@ -115,6 +115,29 @@ pub(super) fn filters() -> Result<(), String> {
     ))?)
 }
 
+/// A program whose filter has calls reported to it is attached to, several times and in bursts, and notices nothing.
+pub(super) fn reported() -> Result<(), String> {
+    // It may have to be built, for longer than the program runs.
+    let _ = trommel();
+    if !reads_filters() {
+        not_tested(format_args!("reported calls: no right to read filters"));
+        return Ok(());
+    }
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "reported", "")?;
+    let running = Running::start(&program, &[])?;
+    std::thread::sleep(Duration::from_millis(200));
+    for way in [&SHORT, &SHORT, &IN_BURSTS] {
+        let shortly = ["-p", &running.pid(), "--duration", "0.5"];
+        let output = record_by(&scratch, way, &[way.options, &shortly].concat())?;
+        well(&output)?;
+    }
+    match running.output()?.trim() {
+        "good" => Ok(()),
+        other => Err(format!("the program has noticed: {other}")),
+    }
+}
+
 /// A program whose system calls are dispatched to itself is refused, and goes on.
 pub(super) fn dispatched() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;

@@ -18,6 +18,8 @@ pub const SIGBUS: i32 = 7;
 pub const SIGFPE: i32 = 8;
 /// `SIGSEGV`
 pub const SIGSEGV: i32 = 11;
+/// `SIGSYS`
+pub const SIGSYS: i32 = 31;
 /// Signals that instructions cause.
 pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
 /// Mask of all other signals.
@@ -115,6 +117,15 @@ impl Info {
     /// Returns whether the kernel sent it of itself.
     pub const fn is_from_kernel(&self) -> bool {
         self.code > 0
+    }
+
+    /// Returns the address after the call that a filter has had reported, if it says so.
+    pub const fn reported_call(&self) -> Option<u64> {
+        const SYS_SECCOMP: i32 = 1;
+        match (self.signo, self.code) {
+            (SIGSYS, SYS_SECCOMP) => Some(self.fields[0]),
+            _ => None,
+        }
     }
 
     /// Returns whether it was sent to one thread, and not to a process. Of what carries a value, that is not known.

@@ -580,6 +580,21 @@ pub fn hide_residence() {
 /// Takes note that the program may have set filters natively.
 pub fn expect_filters() {
     RESIDENCE.store(UNKNOWN, Relaxed);
+    expect_reports();
+}
+
+/// A filter may have calls of the program's reported to a handler (SIGSYS).
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
+/// Takes note that a filter may have calls reported.
+pub fn expect_reports() {
+    REPORTS.store(true, Relaxed);
+}
+
+/// Returns whether a filter may have calls of the program's reported to a handler: SIGSYS must not be blocked while one is made, or
+/// the kernel ends the program.
+pub fn may_report_calls() -> bool {
+    REPORTS.load(Relaxed)
 }
 
 /// Returns whether the question may be asked: this thread has no filters, of which the kernel does not say what they allow.

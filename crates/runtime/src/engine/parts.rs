@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::base::address::AppPc;
 use crate::engine::interrupted::Interrupted;
-use crate::engine::signals::Actions;
+use crate::engine::signals::{Actions, StartMask};
 use crate::memory::mapping::Reached;
 use crate::observe::contexts::Follow;
 use crate::observe::links::Links;
@@ -86,6 +86,8 @@ pub struct Call {
     pub at: AppPc,
     /// Its answer, until it is finished.
     pub made: Option<i64>,
+    /// The value of RAX at a call that a filter has had reported in its place (SIGSYS), until the call is finished.
+    pub reported: Option<u64>,
     /// The call in which the thread was attached.
     pub interrupted: Option<Interrupted>,
 }
@@ -96,6 +98,7 @@ impl Call {
         Self {
             at: AppPc(0),
             made: None,
+            reported: None,
             interrupted: None,
         }
     }
@@ -118,7 +121,7 @@ pub struct Sequences {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Starting {
     /// The kernel's signal mask before, while the thread holds the runtime's lock for the call.
-    pub locked: Option<u64>,
+    pub locked: Option<StartMask>,
     /// The slot claimed for the process.
     pub slot: Option<usize>,
     /// The process loses its handlers.

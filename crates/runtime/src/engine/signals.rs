@@ -68,6 +68,17 @@ pub struct Returning {
     pub blocked: Blocked,
 }
 
+/// Masks of a thread before it has blocked all signals, to start another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartMask {
+    /// The kernel's.
+    pub kernel: u64,
+    /// The app's.
+    pub app: u64,
+    /// The app's mask is shown to the runtime's handlers meanwhile.
+    pub shows: bool,
+}
+
 /// State that a child process changes in the thread that it shares memory with.
 #[derive(Clone, Copy)]
 pub struct BeforeChild {
@@ -78,7 +89,7 @@ pub struct BeforeChild {
     /// [`Pending::true_mask`]
     pub mask: Option<u64>,
     /// [`Starting::locked`](crate::engine::parts::Starting::locked)
-    pub locked: Option<u64>,
+    pub locked: Option<StartMask>,
 }
 
 /// Returns the action to set in the kernel for a signal that the runtime wants to see, given the app's.

@@ -19,7 +19,6 @@ use trommel_queue::work::Flush;
 use crate::base::area::{Context, Reason};
 use crate::base::lock::Guard;
 use crate::base::prefix::Key;
-use crate::base::signals;
 use crate::base::stress::{self, Crossing, FailurePoint};
 use crate::base::sys;
 use crate::cache::Way;
@@ -150,7 +149,7 @@ fn come_back(thread: &mut Thread, context: &mut Context) {
         unsafe { process.runtime.release() };
         thread.starting.clear_handlers = false;
         thread.forked(context.regs[0] as i64);
-        signals::set_mask(mask);
+        thread.unblock_after_start(mask);
     }
     let entering = core::mem::take(&mut thread.signals.entering);
     if entering || context.reason != Reason::Sigreturn as u32 {
@@ -334,6 +333,9 @@ impl<'a> Left<'a> {
         let natively = control.setup.follow.load(Relaxed) == 0;
         if self.context.regs[0] as i64 > 0 && natively {
             control.process.children.fetch_add(1, Relaxed);
+        }
+        if let Some(number) = self.thread.call.reported.take() {
+            self.context.regs[0] = number;
         }
         syscall::finish(self.context, next);
         self.runtime

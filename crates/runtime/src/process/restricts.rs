@@ -4,6 +4,7 @@
 //! * What only asks changes nothing.
 //! * A filter that allows all calls that the runtime makes leaves the program observed. Whether it does is found out
 //!   from the filter itself, before it is set ([`trommel_queue::seccomp`]).
+//! * A filter may have calls of the program's reported to its handler of SIGSYS (`crate::process::signal::reported`).
 //! * Any other filter, strict mode, and syscall user dispatch detach the program before the call. Syscall user dispatch
 //!   compares the address that a call is made from, which in the code cache is another one.
 //!
@@ -128,6 +129,9 @@ fn by_filter(thread: &Thread, program: u64) -> Option<Detached> {
     }
     if is_read && !seccomp::allows(&filter, &seccomp::RESIDENT) {
         sys::hide_residence();
+    }
+    if is_read && seccomp::may_report(&filter) {
+        sys::expect_reports();
     }
     let refused = is_read && !seccomp::is_malformed(&filter) && seccomp::refused(&filter).is_some();
     let heap = runtime.lock();

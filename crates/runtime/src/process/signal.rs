@@ -60,6 +60,7 @@ mod kept;
 mod leave;
 mod masks;
 mod place;
+mod reported;
 mod waits;
 mod written;
 
@@ -191,6 +192,9 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             // guarded, but to leave.
             unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
             failed(thread, context, info, frame);
+            return 0;
+        } else if info.reported_call() == Some(pc) {
+            reported::not_made(thread, context, info, frame);
             return 0;
         } else if thread.signals.on_own_stack(*frame.rsp()) {
             // In this very handler, where only synchronous signals are not blocked: sent, so it can wait

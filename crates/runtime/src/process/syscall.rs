@@ -8,7 +8,6 @@
 //! is code, which does not wait, and requests to stop a thread of this memory (`super::stops`).
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
-use crate::base::signals;
 use crate::base::syscalls::{self, Role};
 use crate::crossing::arch::upcalls;
 use crate::engine::vsyscall::{args, raw};
@@ -102,7 +101,8 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let go_on_at = match handled {
         Handled::Made(result) => {
             thread.call.made = None;
-            context.regs[0] = result as u64;
+            let answer = result as u64;
+            context.regs[0] = thread.call.reported.take().unwrap_or(answer);
             finish(context, next);
             context.next_pc = next;
             next
@@ -504,10 +504,10 @@ fn start(
         if follow {
             thread.reserve();
         }
-        let mask = signals::block_all();
+        let mask = thread.block_for_start();
         // SAFETY: a word of the context, which a handler of this thread may just have written.
         if unsafe { (&raw const context.pending).read_volatile() } != 0 {
-            signals::set_mask(mask);
+            thread.unblock_after_start(mask);
             thread.forked(-1);
             return Handled::SignalFirst;
         }

@@ -1,6 +1,7 @@
 //! The app's handler entered, or its default action carried out.
 #![allow(unsafe_code)] // reason: writes frames to the app's stack.
 
+use crate::process::signal::reported;
 use crate::process::signal::requeue;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -93,10 +94,10 @@ pub(super) fn call_handler(
         true => signals.last_fault = [shown.trapno, shown.err, shown.cr2],
         false => [shown.trapno, shown.err, shown.cr2] = signals.last_fault,
     }
-    let mut reported = *info;
+    let mut told = reported::show(runtime, thread.process, info, frame.rip);
     // Faults of an instruction itself (not of its operand) carry its address.
     if caused && matches!(info.signo, SIGILL | SIGFPE) {
-        reported.fields[0] = frame.rip;
+        told.fields[0] = frame.rip;
     }
     runtime.open_all(Range {
         start: at,
@@ -117,10 +118,7 @@ pub(super) fn call_handler(
         && sys::write_checked(vector, vector_at)
         && sys::write_checked(&action.restorer.to_le_bytes(), at)
         && sys::write_checked(bytes((&raw const shown).cast(), UCONTEXT_BYTES), uc_at)
-        && sys::write_checked(
-            bytes((&raw const reported).cast(), size_of::<Info>()),
-            info_at,
-        );
+        && sys::write_checked(bytes((&raw const told).cast(), size_of::<Info>()), info_at);
     if !written {
         return no_room(runtime, thread, context, info, frame);
     }

@@ -1,8 +1,9 @@
 //! Signals kept for the next boundary, set aside after one that is kept, and given back.
 
 use crate::base::signals::{
-    ALL_BUT_SYNCHRONOUS, Info, SIGSEGV, SYNCHRONOUS, Ucontext, requeue, send_again,
+    ALL_BUT_SYNCHRONOUS, Info, SIGSEGV, SIGSYS, SYNCHRONOUS, Ucontext, bit, requeue, send_again,
 };
+use crate::base::sys;
 use crate::engine::state::{Runtime, Thread};
 
 /// The mask is the app's again, unless the thread is in a window: then it is when that has ended.
@@ -41,7 +42,12 @@ pub(super) fn give_back_aside(thread: &mut Thread) {
 
 /// Keeps a signal for the next boundary, or sets it aside up to there, with all others blocked until then: the way there may be by traps.
 pub(super) fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
-    if thread.signals.kept.is_some() || thread.signals.is_masked(info.signo) {
+    if info.reported_call().is_some() {
+        // It belongs to the call that was made last, so it comes first.
+        if let Some(first) = thread.signals.kept.replace(*info) {
+            set_aside(thread, &first);
+        }
+    } else if thread.signals.kept.is_some() || thread.signals.is_masked(info.signo) {
         set_aside(thread, info);
     } else {
         thread.signals.kept = Some(*info);
@@ -50,6 +56,10 @@ pub(super) fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
     let mask = signals.app_mask(frame.sigmask);
     signals.true_mask.get_or_insert(mask);
     frame.sigmask = ALL_BUT_SYNCHRONOUS;
+    if sys::may_report_calls() && info.signo != SIGSYS {
+        // A call that is made before the boundary may still be reported.
+        frame.sigmask &= !bit(SIGSYS) | mask;
+    }
 }
 
 /// A synchronous signal that was sent while another is kept, or while the app blocks it. Like any

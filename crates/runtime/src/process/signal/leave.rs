@@ -80,7 +80,10 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
     }
     frame.sigmask = signals.app_mask(frame.sigmask);
     signals.true_mask = None;
-    if let Some(info) = signals.kept.take() {
+    if let Some(mut info) = signals.kept.take() {
+        if info.reported_call().is_some() {
+            info.fields[0] = frame.rip;
+        }
         send_again(&info);
     }
     signals.rolling = false;

@@ -294,7 +294,7 @@ impl Thread {
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);
         if let Some(mask) = mask {
-            signals::set_mask(mask);
+            signals::set_mask(mask.kernel);
         }
         advice::forked(process);
         let next = context.next_pc;
@@ -369,10 +369,13 @@ pub unsafe extern "C" fn child(context: &mut Context) {
     context.at_boundary = 1;
     let locked = thread.starting.locked;
     if let Some(mask) = locked {
+        if mask.shows {
+            thread.signals.true_mask = None;
+        }
         if thread.adopt(context).is_ok() {
             return;
         }
-        signals::set_mask(mask);
+        signals::set_mask(mask.kernel);
     }
     let saved = crate::engine::signals::BeforeChild {
         leaving: thread.leaving,

@@ -29,6 +29,7 @@
 pub mod copied;
 mod fork;
 mod spawn;
+mod starting;
 
 use crate::crossing::arch::upcalls;
 use crate::engine::parts::{Sequences, Spawned, Starting, Stepping, WayOut};
@@ -90,6 +91,7 @@ impl Thread {
         self.starting = Starting::default();
         self.spawned = None;
         self.call.made = None;
+        self.call.reported = None;
         self.sequences = Sequences::default();
         self.writer.overdrawn = false;
         self.writer.awaits = None;
@@ -122,8 +124,8 @@ impl Thread {
             group: own.group.clone(),
             waited_for: false,
         });
-        let mask = signals::block_all();
-        child.signals.first_mask = self.signals.app_mask(mask);
+        let mask = self.block_for_start();
+        child.signals.first_mask = mask.app;
         let control = process.queue.control();
         control.process.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
@@ -135,7 +137,7 @@ impl Thread {
             process.runtime.lock().remove(child);
             process.keep(child);
         }
-        signals::set_mask(mask);
+        self.unblock_after_start(mask);
         Ok(result)
     }
 

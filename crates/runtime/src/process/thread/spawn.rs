@@ -21,7 +21,6 @@
 //! * It holds no chunk when it executes a program.
 #![allow(unsafe_code)] // reason: starts and ends processes.
 
-use crate::base::signals;
 use crate::engine::parts::{Group, Spawned};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -120,8 +119,8 @@ impl Thread {
             }
             child
         };
-        let mask = signals::block_all();
-        child.signals.first_mask = self.signals.app_mask(mask);
+        let mask = self.block_for_start();
+        child.signals.first_mask = mask.app;
         let control = process.queue.control();
         control.process.spawned.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
@@ -138,7 +137,7 @@ impl Thread {
             drop(runtime);
             process.keep(child);
         }
-        signals::set_mask(mask);
+        self.unblock_after_start(mask);
         Ok(result)
     }
 
