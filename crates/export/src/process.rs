@@ -9,13 +9,19 @@ use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::merge::Merged;
 
-/// Processes that are told apart. Others are not, but for their counts in the sum.
+/// Processes that are told apart. All others are one.
 const MOST: usize = 200;
 
 /// A process.
 pub struct Process {
     /// Its program and number; of a database, whose processes are of many machines, the program alone.
     pub name: String,
+    /// Its program, without directories.
+    pub program: String,
+    /// Its number; 0 where that is not known, or several processes are meant.
+    pub pid: u32,
+    /// It is what all processes are that are not told apart.
+    pub is_rest: bool,
     /// The kernel's id of its thread, where it had only one.
     pub thread: Option<u32>,
     /// Its profile, with the numbers of modules that the sum has.
@@ -42,7 +48,17 @@ impl Process {
             events.chain(own).fold(0, u64::saturating_add)
         };
         all.sort_by_cached_key(|process| (Reverse(weight(process)), process.name.clone()));
-        all.truncate(MOST);
+        if all.len() > MOST {
+            let rest = all.split_off(MOST);
+            let rest = rest.into_iter().map(|process| process.profile);
+            let name = "[further processes]";
+            all.push(Self {
+                program: name.to_owned(),
+                pid: 0,
+                is_rest: true,
+                ..Self::new(sum, name.to_owned(), rest.collect())
+            });
+        }
         all
     }
 
@@ -51,6 +67,11 @@ impl Process {
             [only] => only_thread(only),
             _ => None,
         };
+        let first = profiles.first();
+        let program = first.map_or_else(String::new, program);
+        let pid = first.map_or(0, |profile| profile.origin.pid);
+        let is_same = |profile: &Profile| profile.origin.pid == pid;
+        let pid = if profiles.iter().all(is_same) { pid } else { 0 };
         let mut merged = Merged::new(Profile {
             modules: sum.modules.clone(),
             compressor: sum.compressor.clone(),
@@ -59,13 +80,19 @@ impl Process {
         profiles.into_iter().for_each(|profile| merged.add(profile));
         Self {
             name,
+            program,
+            pid,
+            is_rest: false,
             thread,
             profile: merged.profile(),
         }
     }
 
-    /// Its labels, by their keys.
+    /// Its labels, by their keys. Processes that are not told apart have none.
     pub(crate) fn labels(&self) -> Vec<(&'static str, String)> {
+        if self.is_rest {
+            return Vec::new();
+        }
         let thread = self.thread.map(|tid| ("thread", tid.to_string()));
         let process = ("process", self.name.clone());
         [process].into_iter().chain(thread).collect()
@@ -73,13 +100,17 @@ impl Process {
 }
 
 fn name(profile: &Profile, apart: bool) -> String {
-    let word = profile.command.first().map_or(&b"?"[..], |word| word);
-    let base = word.rsplit(|c| *c == b'/').next().unwrap_or(word);
-    let base = String::from_utf8_lossy(base);
+    let base = program(profile);
     match profile.origin.pid {
         pid if pid != 0 && !apart => format!("{base} {pid}"),
-        _ => base.into_owned(),
+        _ => base,
     }
+}
+
+fn program(profile: &Profile) -> String {
+    let word = profile.command.first().map_or(&b"?"[..], |word| word);
+    let base = word.rsplit(|c| *c == b'/').next().unwrap_or(word);
+    String::from_utf8_lossy(base).into_owned()
 }
 
 /// The only thread of a process. Where nothing but samples was taken, threads without any are not known.
@@ -149,6 +180,22 @@ mod tests {
         // Of other machines and times, a number says nothing.
         let apart = Process::all(&sum, profiles, true);
         assert_eq!((&*apart[0].name, apart.len()), ("app", 1));
+    }
+
+    #[test]
+    fn processes_that_are_not_told_apart_are_one() {
+        let number = MOST as u32 + 9;
+        let profiles: Vec<Profile> = (1..=number).map(|pid| process(pid, "/a", 2)).collect();
+        let mut sum = Merged::new(profiles[0].clone());
+        profiles[1..].iter().for_each(|p| sum.add(p.clone()));
+        let all = Process::all(&sum.profile(), profiles, false);
+        let rest = all.last().expect("processes");
+        assert_eq!((all.len(), rest.is_rest, rest.pid), (MOST + 1, true, 0));
+        assert_eq!(
+            (rest.profile.kinds[&Kind::Edge].seen, rest.labels()),
+            (18, vec![])
+        );
+        assert_eq!((&*all[0].program, all[0].pid), ("app", 1));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(super) const ALL: &[(&str, Test)] = &[
         "paths: perf-script is collapsed by inferno, with the sum",
         perf_script,
     ),
+    ("paths: perf-script names each process", processes),
+    ("paths: odd names are read by inferno", odd_names),
     ("paths: speedscope's schema holds", speedscope),
     ("paths: firefox has the sum", firefox),
     ("paths: go tool pprof has stacks and the sum", pprof),
@@ -139,6 +141,106 @@ fn perf_script() -> Result<(), String> {
     let samples = printed.matches(" cpu-clock:ppp: ").count() as u64;
     expect(samples == SAMPLES, || format!("{samples}\n{printed}"))?;
     expect(lines == wanted, || format!("{lines:?}\n{printed}"))
+}
+
+fn processes() -> Result<(), String> {
+    let recorded = recorded(Basis::Stacks)?;
+    let first = trommel_store::read(&recorded.data).map_err(|e| e.to_string())?;
+    let first = first.first().ok_or("no process")?;
+    let process = |pid, command: &str| {
+        let mut process = first.clone();
+        process.origin.pid = pid;
+        process.command = vec![command.into()];
+        process
+    };
+    // The first one of a recording of samples is the machine, with no number and no program.
+    let mut machine = process(0, "");
+    machine.command.clear();
+    machine.call_trees.clear();
+    let all = [
+        machine,
+        process(7, "/bin/one"),
+        process(9, "two"),
+        process(9, "one"),
+    ];
+    trommel_store::write(&recorded.data, &all).map_err(|e| e.to_string())?;
+    let printed = file(&recorded, "perf-script")?;
+    let headers = printed
+        .lines()
+        .filter(|line| line.contains(" cpu-clock:ppp: "));
+    let mut counts = std::collections::BTreeMap::<String, u64>::new();
+    for line in headers {
+        let words: Vec<&str> = line.split_whitespace().take(2).collect();
+        *counts.entry(words.join(" ")).or_default() += 1;
+    }
+    let wanted = ["one 7/7", "one 9/9", "two 9/9"].map(|name| (name.to_owned(), SAMPLES));
+    expect(counts == wanted.into(), || format!("{counts:?}"))
+}
+
+/// Names of files, and so of functions without symbols and of programs, that readers could take for something else.
+const ODD: [&str; 17] = [
+    "plain",
+    "a b (c)",
+    "(anonymous namespace)::f()",
+    "#hash",
+    " lead",
+    "trail ",
+    "my 12 words",
+    "7",
+    "last 12",
+    "a: 5 b: 6",
+    "operator->()",
+    "tab\there",
+    "quote\"'`",
+    "é<&>",
+    "back\\slash",
+    "semi;colon",
+    "line\nend",
+];
+
+fn odd_names() -> Result<(), String> {
+    let recorded = recorded(Basis::Stacks)?;
+    let whole = trommel_store::read(&recorded.data).map_err(|e| e.to_string())?;
+    let stacks = ODD.len() as u64;
+    for program in ODD {
+        let mut profile = whole[0].clone();
+        profile.call_trees.clear();
+        profile.command = vec![format!("/bin/{program}").into_bytes()];
+        for (n, name) in ODD.iter().enumerate() {
+            let id = ModuleId(profile.modules.len() as u16);
+            profile.modules.push(trommel_profile::Module {
+                id,
+                path: format!("/no such/{name}").into_bytes(),
+                ..Default::default()
+            });
+            let at = Place::new(id, Vaddr(n as u64));
+            let frame = Frame { at, call: None };
+            let weight = Weight { times: 1, own: 100 };
+            let tree = profile.call_tree_mut(Basis::Stacks);
+            tree.add_stack([frame, frame], weight);
+        }
+        trommel_store::write(&recorded.data, &[profile]).map_err(|e| e.to_string())?;
+        let printed = file(&recorded, "perf-script")?;
+        let mut lines = Vec::new();
+        let done = Folder::default().collapse(printed.as_bytes(), &mut lines);
+        done.map_err(|e| e.to_string())?;
+        let collapsed = String::from_utf8_lossy(&lines).into_owned();
+        let is_whole = |line: &&str| line.ends_with(" 100") && line.matches(';').count() == 2;
+        let read = collapsed.lines().filter(is_whole).count() as u64;
+        expect(read == stacks, || {
+            format!("{program}: {read}\n{printed}\n{collapsed}")
+        })?;
+    }
+    let lines = file(&recorded, "folded")?;
+    let mut svg = Vec::new();
+    let mut options = flamegraph::Options::default();
+    flamegraph::from_lines(&mut options, lines.lines(), &mut svg).map_err(|e| e.to_string())?;
+    let svg = String::from_utf8_lossy(&svg).into_owned();
+    let sum = format!(
+        "all ({}00 samples, 100%)",
+        stacks.to_string().replace("17", "1,7")
+    );
+    expect(svg.contains(&sum), || format!("{lines}\n{svg}"))
 }
 
 fn speedscope() -> Result<(), String> {

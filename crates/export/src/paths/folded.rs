@@ -48,8 +48,14 @@ fn write(
     Ok(())
 }
 
+/// A name as readers find it in a line. A number at its end, a word of its own, would be another cost.
 fn clean(name: &str) -> String {
-    name.replace(';', ":").replace(['\n', '\r'], " ")
+    let name = name.replace(';', ":").replace(['\n', '\r'], " ");
+    let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match name.trim().rsplit_once(char::is_whitespace) {
+        Some((rest, word)) if is_number(word) => format!("{rest}_{word}"),
+        _ => name.trim().to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -203,6 +203,21 @@ impl<'p> CallPaths<'p> {
         total
     }
 
+    /// Says whether the trees of the processes add up to the whole.
+    pub(crate) fn processes_are_whole(&self) -> bool {
+        let basis = self.tree.basis;
+        let processes = self.processes.iter();
+        let mut trees = processes.filter_map(|process| process.profile.call_tree(basis));
+        let sum = |trees: &mut dyn Iterator<Item = &CallTree>| {
+            let nodes = trees.flat_map(CallTree::nodes);
+            nodes.fold(Weight::default(), |mut sum, node| {
+                sum.add(node.weight);
+                sum
+            })
+        };
+        sum(&mut trees) == sum(&mut std::iter::once(self.tree))
+    }
+
     /// The own weight of each node, for formats that cut paths at [`MOST_DEEP`] functions.
     pub(crate) fn shallow(&self) -> Vec<Weight> {
         shallow::shallow(self.weights().into_iter())

@@ -22,7 +22,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "perf.txt",
     next,
     most: u64::MAX,
-    tells_processes: false,
+    tells_processes: true,
     whole_paths: true,
     write,
 };
@@ -48,11 +48,32 @@ fn write(
             samples,
         });
     }
+    let mut time = 0;
+    if paths.processes_are_whole() {
+        for process in paths.processes {
+            let Some(own) = CallPaths::of(&process.profile, Basis::Stacks, symbols) else {
+                continue;
+            };
+            let (pid, tid) = (process.pid, process.thread.unwrap_or(process.pid));
+            let of = (&*process.program, pid, tid);
+            paragraphs(&own, of, symbols, &mut time, out)?;
+        }
+        return Ok(());
+    }
     let pid = paths.profile.origin.pid;
-    // Readers put frames together with semicolons, and the program's name before them.
-    let program = clean(&paths.program()).replace(';', ":");
-    let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
-    let mut time = 0_u64;
+    paragraphs(paths, (&paths.program(), pid, pid), symbols, &mut time, out)
+}
+
+/// Writes the samples of a process: its program, its number and that of its thread.
+fn paragraphs(
+    paths: &CallPaths<'_>,
+    (program, pid, tid): (&str, u32, u32),
+    symbols: &mut Symbols<'_>,
+    time: &mut u64,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let program = header(program);
+    let names: Vec<String> = paths.functions.iter().map(|f| function(&f.name)).collect();
     for (number, weight) in paths.shallow().into_iter().enumerate() {
         let times = weight.times;
         if times == 0 {
@@ -64,7 +85,8 @@ fn write(
             let name = &names[paths.nodes[n].function];
             let module = match paths.nodes[n].inlined {
                 true => "inlined".to_owned(),
-                false => clean(&paths.module(paths.function(n).module)),
+                // It ends at the last space.
+                false => one_word(&paths.module(paths.function(n).module)),
             };
             stack.push_str(&format!("\t{address:16x} {name}{offset} ({module})\n"));
         }
@@ -72,13 +94,13 @@ fn write(
             // The rest of the division belongs to the first samples.
             let extra = u64::from(sample < weight.own % times);
             let period = weight.own / times + extra;
-            let (whole, part) = (time / SECOND, time % SECOND / 1000);
+            let (whole, part) = (*time / SECOND, *time % SECOND / 1000);
             writeln!(
                 out,
-                "{program} {pid}/{pid} {whole:5}.{part:06}: {period:10} cpu-clock:ppp: "
+                "{program} {pid}/{tid} {whole:5}.{part:06}: {period:10} cpu-clock:ppp: "
             )?;
             writeln!(out, "{stack}")?;
-            time = time.saturating_add(period);
+            *time = time.saturating_add(period);
         }
     }
     Ok(())
@@ -110,8 +132,28 @@ fn text(paths: &CallPaths<'_>, symbols: &mut Symbols<'_>, number: usize) -> Path
     }
 }
 
-fn clean(name: &str) -> String {
-    name.replace(['\n', '\r'], " ")
+fn one_word(text: &str) -> String {
+    text.replace(char::is_whitespace, "_")
+}
+
+/// A program's name as readers find it in a line: they put it before frames with semicolons. A word of digits would be the process, and what begins
+/// with `#` a comment.
+fn header(program: &str) -> String {
+    let name = one_word(program).replace(';', ":");
+    match name.starts_with('#') || name.is_empty() {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// A function's name as readers find it in a line. They leave out a name that begins with a bracket, and take an arrow for an inlined call.
+fn function(name: &str) -> String {
+    let name = name.replace(['\n', '\r'], " ").replace("->", "- >");
+    let name = name.trim();
+    match name.strip_prefix('(') {
+        Some(rest) => format!("{{{}", rest.replacen(')', "}", 1)),
+        None => name.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -141,9 +183,9 @@ mod tests {
         let text = String::from_utf8(written(&FORMAT, &samples).expect("perf script"));
         let text = text.expect("text");
         let (first, frames) = text.split_once('\n').expect("lines");
-        assert!(first.starts_with("a:b c 0/0 "), "{first}");
+        assert!(first.starts_with("a:b_c 0/0 "), "{first}");
         let frames = frames.split_once("\n\n").expect("an end").0;
-        assert_eq!(frames.matches("(/bin/a;b c)").count(), 2, "{frames}");
+        assert_eq!(frames.matches("(/bin/a;b_c)").count(), 2, "{frames}");
         assert_eq!(frames.lines().count(), 2, "{frames}");
     }
 

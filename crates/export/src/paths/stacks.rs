@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use trommel_profile::call_tree::{Basis, CallTree, NodeId, Weight};
+use trommel_profile::call_tree::{Basis, CallTree, NodeId};
 use trommel_symbol::Symbols;
 use trommel_tuple::{ModuleId, Place};
 
@@ -91,25 +91,14 @@ fn write(
 
 /// The trees of the processes with their labels. Where not all of them are told apart, the sum as one without.
 fn trees<'p>(paths: &CallPaths<'p>) -> Vec<(&'p CallTree, Vec<(&'static str, String)>)> {
-    let whole = paths.tree;
+    if !paths.processes_are_whole() {
+        return vec![(paths.tree, Vec::new())];
+    }
     let of = |process: &'p Process| {
-        let tree = process.profile.call_tree(whole.basis)?;
+        let tree = process.profile.call_tree(paths.tree.basis)?;
         Some((tree, process.labels()))
     };
-    let all: Vec<_> = paths.processes.iter().filter_map(of).collect();
-    let weight = |tree: &CallTree| {
-        let weights = tree.nodes().iter().map(|node| node.weight);
-        weights.fold(Weight::default(), |mut sum, weight| {
-            sum.add(weight);
-            sum
-        })
-    };
-    let mut sum = Weight::default();
-    all.iter().for_each(|(tree, _)| sum.add(weight(tree)));
-    match sum == weight(whole) {
-        true => all,
-        false => vec![(whole, Vec::new())],
-    }
+    paths.processes.iter().filter_map(of).collect()
 }
 
 /// Locations that were written.

@@ -107,8 +107,10 @@ struct Processes<'i> {
 
 impl<'i> Processes<'i> {
     fn new(input: &Input<'i, '_>, builder: &mut Builder<'_>) -> Self {
-        let processes = input.processes;
-        let mut labels: Vec<_> = processes.iter().map(Process::labels).collect();
+        // What is of none has no labels, and needs no program.
+        let processes = input.processes.iter().filter(|process| !process.is_rest);
+        let processes: Vec<&'i Process> = processes.collect();
+        let mut labels: Vec<_> = processes.iter().map(|p| p.labels()).collect();
         labels.push(Vec::new());
         // Of acyclic paths the places are no instructions that have the event.
         let kinds = input.profile.kinds.keys();
@@ -131,7 +133,7 @@ impl<'i> Processes<'i> {
             (process, program)
         };
         Self {
-            of: processes.iter().map(derive).collect(),
+            of: processes.iter().copied().map(derive).collect(),
             labels,
         }
     }
