@@ -33,6 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
         "interrupt: started with signals ignored or blocked",
         inherited,
     ),
+    ("interrupt: a program that stops itself", stops_itself),
     ("interrupt: kill -9 of trommel", host_killed),
     (
         "interrupt: kill -9 of trommel, stream and compressor",
@@ -247,6 +248,83 @@ fn handled(bin: &Path) -> Result<(), String> {
         let report = place.report("trommel.data")?;
         if report["run"]["status"] != 5 {
             return Err(format!("{signal}: {}", report["run"]));
+        }
+    }
+    Ok(())
+}
+
+/// Says its number, stops itself alone three times, and says how often it was continued.
+const STOPPER: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int continued;
+static void on_continue(int s) { continued++; }
+int main(int argc, char **argv) {
+  printf("%d\n", (int)getpid());
+  fflush(stdout);
+  signal(SIGCONT, on_continue);
+  for (int i = 0; i < 3; i++) raise(atoi(argv[1]));
+  printf("continued %d\n", continued);
+  return 7;
+}
+"#;
+
+/// Starts a job as a shell does, says how it stops and ends, and continues it: its group, its first process, or the program, whose number is
+/// in the file `said`.
+const SHELL: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  int status, to = argv[1][0];
+  pid_t job = fork();
+  if (!job) { setpgid(0, 0); dup2(open("said", O_RDWR | O_CREAT | O_TRUNC, 0644), 1); execvp(argv[2], argv + 2); _exit(99); }
+  for (;;) {
+    if (waitpid(job, &status, WUNTRACED) != job) return 1;
+    if (!WIFSTOPPED(status)) break;
+    printf("stopped %d\n", WSTOPSIG(status));
+    fflush(stdout);
+    usleep(100000);
+    char said[32] = {0};
+    int fd = open("said", O_RDONLY); read(fd, said, 31); close(fd);
+    kill(to == 'j' ? -job : to == 'f' ? job : atoi(said), SIGCONT);
+  }
+  printf("ended %d\n", WEXITSTATUS(status));
+  return 0;
+}
+"#;
+
+/// A job that stops itself has its first process stopped, and goes on when its group, that process or the program is continued.
+fn stops_itself(bin: &Path) -> Result<(), String> {
+    let app = program("stopper", STOPPER)?;
+    let shell = program("shell", SHELL)?;
+    let bin = bin.display().to_string();
+    for way in [
+        "record --quiet --",
+        "run --",
+        "record --quiet --budget 5 --",
+    ] {
+        for (signal, to) in ["19", "20"]
+            .into_iter()
+            .flat_map(|signal| ["job", "front", "program"].map(|to| (signal, to)))
+        {
+            let place = Place::new(&shell)?;
+            let app = app.to_string_lossy();
+            let mut args = vec![to, &bin];
+            args.extend(way.split(' '));
+            args.extend([&*app, signal]);
+            let child = place.command(&args)?.spawn().map_err(|e| e.to_string())?;
+            let ended = place.finish(child)?;
+            let expected = format!("{}ended 7\n", format!("stopped {signal}\n").repeat(3));
+            let said = fs::read_to_string(place.path("said")).unwrap_or_default();
+            if ended.stdout != expected.as_bytes() || !said.ends_with("continued 3\n") {
+                return Err(format!("{way}: {signal}, {to}: {ended:?}: {said}"));
+            }
         }
     }
     Ok(())

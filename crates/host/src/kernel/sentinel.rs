@@ -12,18 +12,23 @@
 //! descriptors, so that it costs a system call and no page tables. It
 //! ends with us, whatever ends us.
 //!
+//! *A stopped program.* A shell that waits for us takes its terminal back when we stop. So we stop when the program has stopped
+//! ([`stop_with`]). While we are stopped the sentinel watches the program, and continues us when it is not stopped any more.
+//!
 //! # Invariants
-//! * The sentinel executes raw system calls only, on a stack of its own, and writes nothing but [`COUNTED`],
+//! * The sentinel executes raw system calls only, on a stack of its own, and writes nothing but [`COUNTED`], [`WATCHED`],
 //!   [`LAST`] and, where a call fails, `errno`.
 // A process that shares our memory.
 #![allow(unsafe_code)]
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, raise, sigaction,
+};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
@@ -35,6 +40,12 @@ static COUNTED: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
 static ASKED: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
 /// The time at which the sentinel took the last of each, in milliseconds.
 static LAST: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
+/// The stopped program with which we stop; 0: there is none.
+static WATCHED: AtomicI32 = AtomicI32::new(0);
+/// [`turns_of_stopped`] of it, when we stopped.
+static TURNS: AtomicU32 = AtomicU32::new(0);
+/// We were continued.
+static CONTINUED: AtomicBool = AtomicBool::new(false);
 /// Its process number, while it lives.
 static PID: AtomicI32 = AtomicI32::new(0);
 
@@ -71,13 +82,106 @@ extern "C" fn watch(host: *mut libc::c_void) -> i32 {
             return 0;
         }
         loop {
-            let signal = libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, 0, 0, 8);
+            let watched = WATCHED.load(SeqCst);
+            let often = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            let timeout = match watched {
+                0 => std::ptr::null(),
+                _ => &raw const often,
+            };
+            let signal = libc::syscall(libc::SYS_rt_sigtimedwait, &raw const all, 0, timeout, 8);
+            if watched != 0 && turns_of_stopped(watched) != Some(TURNS.load(SeqCst)) {
+                WATCHED.store(0, SeqCst);
+                libc::syscall(libc::SYS_kill, host, libc::SIGCONT);
+            }
             if let Some(n) = usize::try_from(signal).ok().filter(|&n| n < COUNTED.len()) {
                 LAST[n].store(now(), SeqCst);
                 COUNTED[n].fetch_add(1, SeqCst);
             }
         }
     }
+}
+
+/// Returns how often a process that a signal has stopped was given the processor: a number that changes once it was continued, also
+/// where it has stopped again. `None`: it is not stopped. Async-signal-safe.
+fn turns_of_stopped(pid: i32) -> Option<u32> {
+    const STATE: &[u8] = b"\nState:\t";
+    const TURNS: &[u8] = b"voluntary_ctxt_switches:\t";
+    let mut room = [0; 4096];
+    let text = proc::read(pid, b"status", &mut room)?;
+    let mut state = text.windows(STATE.len() + 1);
+    state.find(|w| w.strip_prefix(STATE) == Some(b"T"))?;
+    // The second one is of switches that were not voluntary.
+    let places = (0..text.len()).filter(|&at| text[at..].starts_with(TURNS));
+    let numbers = places.map(|at| {
+        let digits = text[at + TURNS.len()..].iter();
+        let digits = digits.map_while(|b| (*b as char).to_digit(10));
+        digits.fold(0_u32, |sum, digit| sum.wrapping_mul(10).wrapping_add(digit))
+    });
+    Some(numbers.fold(0, u32::wrapping_add))
+}
+
+extern "C" fn on_continue(_: i32) {
+    CONTINUED.store(true, SeqCst);
+}
+
+/// Stops us as a signal has stopped the program, until one of the two is continued. Then both go on.
+pub(crate) fn stop_with(program: Pid, signal: Signal) {
+    const LOOKS: u32 = 50;
+    let sentinel = PID.load(SeqCst);
+    let Some(turns) = turns_of_stopped(program.as_raw()) else {
+        return;
+    };
+    // One that has stopped anew has another stop to tell of.
+    let is_anew = || stopped(program, libc::WNOWAIT).is_some();
+    if sentinel <= 0 || is_anew() {
+        return;
+    }
+    TURNS.store(turns, SeqCst);
+    let on_continue = SigAction::new(
+        SigHandler::Handler(on_continue),
+        SaFlags::SA_RESTART,
+        SigSet::empty(),
+    );
+    CONTINUED.store(false, SeqCst);
+    // SAFETY: the handler only stores to an atomic.
+    let Ok(before) = (unsafe { sigaction(Signal::SIGCONT, &on_continue) }) else {
+        return;
+    };
+    WATCHED.store(program.as_raw(), SeqCst);
+    // Out of its wait, by a signal that nobody asks for.
+    let _ = kill(Pid::from_raw(sentinel), Signal::SIGURG);
+    let _ = raise(signal);
+    // Another thread may have the handler. A group without a shell is not stopped, and not continued.
+    for _ in 0..LOOKS {
+        if CONTINUED.load(SeqCst) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    WATCHED.store(0, SeqCst);
+    // SAFETY: what was there before.
+    let _ = unsafe { sigaction(Signal::SIGCONT, &before) };
+    if CONTINUED.load(SeqCst) && !is_anew() && turns_of_stopped(program.as_raw()) == Some(turns) {
+        let _ = kill(program, Signal::SIGCONT);
+    }
+}
+
+/// Returns the signal that has stopped a child of ours that nobody traces, if that was not told before.
+pub(crate) fn take_stop(child: Pid) -> Option<Signal> {
+    Signal::try_from(stopped(child, 0)?).ok()
+}
+
+fn stopped(child: Pid, how: i32) -> Option<i32> {
+    // SAFETY: all-zero is a valid structure.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WSTOPPED | libc::WNOHANG | how;
+    // SAFETY: a valid place to write to.
+    let done = unsafe { libc::waitid(libc::P_PID, child.as_raw() as u32, &raw mut found, flags) };
+    // SAFETY: written by the kernel, or zero.
+    (done == 0 && found.si_signo != 0).then(|| unsafe { found.si_status() })
 }
 
 /// Returns the monotonic time in milliseconds. Async-signal-safe.
@@ -128,7 +232,7 @@ impl Drop for Sentinel {
     fn drop(&mut self) {
         PID.store(0, SeqCst);
         // Only a child that is not waited for yet has this number.
-        let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
+        let _ = kill(self.pid, Signal::SIGKILL);
         let _ = waitpid(self.pid, None);
     }
 }

@@ -32,6 +32,7 @@ mod querying;
 mod reattach;
 mod releases;
 mod retakes;
+mod stops;
 mod takes;
 
 use std::cell::RefCell;
@@ -82,6 +83,7 @@ use nix::sys::signal::{Signal, kill};
 use querying::Querying;
 use releases::Releases;
 use retakes::Retakes;
+use stops::Stops;
 
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
@@ -118,6 +120,7 @@ pub struct Session<'a> {
     releases: Releases,
     arrivals: Vec<Arrival>,
     main: Option<Pid>,
+    stops: Stops,
     ended: Option<(Ended, Instant)>,
     /// Cost of a signal that begins a window, where there are any within a budget.
     toll: Option<Toll>,
@@ -239,9 +242,11 @@ impl<'a> Session<'a> {
             }
             self.bursts();
             // Asked before looking, so that what was published before an end is seen.
-            if bell::child_changed() {
+            let changed = bell::child_changed();
+            if changed {
                 self.changes();
             }
+            self.stop_with_program(changed);
             if looked.elapsed() >= IDLE || self.ended.is_some() {
                 looked = Instant::now();
                 self.processes.iter_mut().for_each(|(_, p)| p.look());

@@ -17,6 +17,7 @@ use super::native::Execed;
 use super::querying::Querying;
 use super::releases::Releases;
 use super::retakes::Retakes;
+use super::stops::Stops;
 use crate::ask::custom::{self, Custom};
 use crate::ask::prefetch::{self};
 use crate::ask::service::{Instance, Write};
@@ -205,6 +206,7 @@ impl<'a> Session<'a> {
             traced: Vec::new(),
             arrivals: Vec::new(),
             main: None,
+            stops: Stops::default(),
             ended: None,
             toll,
             levels,
