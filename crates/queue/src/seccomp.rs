@@ -178,6 +178,16 @@ pub const OPTIONAL: &[Call] = &[
     any(439, "faccessat2"),
 ];
 
+/// Further calls where threads are native between windows. They may fail, but neither end the program nor be reported to it.
+pub const WINDOWED: &[Call] = &[
+    any(128, "rt_sigtimedwait"),
+    any(222, "timer_create"),
+    any(223, "timer_settime"),
+    any(226, "timer_delete"),
+    RESIDENT,
+    SEQUENCES,
+];
+
 /// The call that registers an area of restartable sequences. The runtime can do without it.
 pub const SEQUENCES: Call = any(334, "rseq");
 
@@ -430,6 +440,12 @@ pub fn refused(filter: &[Instruction]) -> Option<&'static str> {
     let refused = NEEDED.iter().find(|call| !allows(filter, call));
     let ended = || OPTIONAL.iter().find(|call| !spares(filter, call));
     refused.or_else(ended).map(|call| call.name)
+}
+
+/// [`refused`] where threads are native between windows.
+pub fn refused_in_windows(filter: &[Instruction]) -> Option<&'static str> {
+    let ended = || WINDOWED.iter().find(|call| !spares(filter, call));
+    refused(filter).or_else(|| ended().map(|call| call.name))
 }
 
 #[cfg(test)]

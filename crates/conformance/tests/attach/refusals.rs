@@ -109,10 +109,54 @@ pub(super) fn filters() -> Result<(), String> {
     // Service managers end a process for this call, and allow all others that the runtime makes.
     let ending = format!("./filtered +{}", libc::SYS_mincore);
     well(&outside(&script(&ending))?)?;
+    windows_in_filters(&scratch, &outside)?;
     let record = format!("'{}' record --quiet -e edge -o data", bin.display());
     well(&outside(&format!(
         "{record} -- {ending} ./threads 0.3 1 0"
     ))?)
+}
+
+/// Windows begin where filters allow all calls that they need, in a program that runs and in one that is started.
+fn windows_in_filters(
+    scratch: &Scratch,
+    outside: &dyn Fn(&str) -> Result<Output, String>,
+) -> Result<(), String> {
+    const REFUSED: &str = "no windows: it has restricted its own system calls";
+    let bin = trommel();
+    let record = format!("'{}' record --budget 50 -e edge -o data", bin.display());
+    let started = |filtered: &str| format!("{record} -- {filtered} ./threads 1.5 1 0");
+    let running = |filtered: &str| {
+        format!(
+            "{filtered} ./threads 20 1 0 > /dev/null & p=$!; sleep 0.3; {record} --duration 2 -p $p; r=$?; kill $p; wait $p || exit 9; exit $r"
+        )
+    };
+    // It ends the process for a call that windows can do without.
+    let ending = format!("./filtered +{}", libc::SYS_timer_create);
+    for (script, begin) in [
+        (started("./filtered"), true),
+        (running("./filtered"), true),
+        (started(&ending), false),
+        (running(&ending), false),
+    ] {
+        let output = outside(&script)?;
+        if !output.status.success() {
+            return Err(format!("{script}: {output:?}"));
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains(REFUSED) == begin {
+            return Err(format!("{script}: {said}"));
+        }
+        let report = Command::new(bin)
+            .args(["report", "--json"])
+            .arg(scratch.path("data"))
+            .output();
+        let report = String::from_utf8_lossy(&report.map_err(text)?.stdout).into_owned();
+        // One that is started has executed something before it had a filter.
+        if begin && !report.contains("\"taken\"") {
+            return Err(format!("{script}: no edges seen"));
+        }
+    }
+    Ok(())
 }
 
 /// A program whose filter has calls reported to it is attached to, several times and in bursts, and notices nothing.

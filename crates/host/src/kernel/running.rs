@@ -248,6 +248,12 @@ pub fn restricts_itself(pid: Pid) -> bool {
     its[0] != 0 && (its != restrictions("self") || container(&who) != container("self"))
 }
 
+/// Returns how many filters of system calls (seccomp) a process has.
+pub fn filters_of(pid: Pid) -> u32 {
+    let status = status_of(pid.as_raw()).unwrap_or_default();
+    number(&status, "Seccomp_filters").max(1) as u32
+}
+
 /// Returns whether threads of a process may serve faults of others: it has a descriptor for that.
 pub fn serves_faults(pid: Pid) -> bool {
     const NAME: &[u8] = b"anon_inode:[userfaultfd]";

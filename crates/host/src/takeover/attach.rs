@@ -146,7 +146,8 @@ pub(super) fn threads(tracees: &Tracees, filtered: bool, most: usize) -> Result<
     for &tid in tracees.threads() {
         let regs = tracees.regs(tid).map_err(system("reading registers"))?;
         check(tid, &regs)?;
-        if filtered {
+        // One thread may have filters that others do not have.
+        if filtered || restricts_itself(tid) {
             restrictions::check_filters(tid)?;
         }
         threads.push((tid, regs));

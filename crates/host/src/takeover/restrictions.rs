@@ -1,16 +1,15 @@
 //! Restrictions of system calls that a stopped thread has: whether the runtime could make its calls.
 //!
-//! A filter (seccomp) is read from the kernel and executed for each call that the runtime needs
+//! A filter (seccomp) is read from the kernel ([`crate::ptrace::filters`]) and executed for each call that the runtime needs
 //! ([`trommel_queue::seccomp`]). Syscall user dispatch looks at the address that a call is made from, which would be one
 //! of the code cache.
 // Raw ptrace requests.
 #![allow(unsafe_code)]
 
-use std::io;
-
 use nix::unistd::Pid;
-use trommel_queue::seccomp::{self, Instruction};
+use trommel_queue::seccomp;
 
+use crate::ptrace::filters::filter;
 use crate::takeover::failure::{AttachFailure, Result};
 
 /// Refuses a thread with syscall user dispatch. Kernels before 6.4 do not say whether it has that.
@@ -31,24 +30,6 @@ pub(super) fn check_dispatch(tid: Pid) -> Result<()> {
     match done == 0 && found[0] != 0 {
         true => Err(AttachFailure::Dispatch(tid)),
         false => Ok(()),
-    }
-}
-
-/// The filter of a stopped thread with this number, the newest first. `None`: there are no more.
-fn filter(tid: Pid, number: u64) -> io::Result<Option<Vec<Instruction>>> {
-    const GET_FILTER: libc::c_uint = 0x420c;
-    let mut filter = vec![Instruction::default(); seccomp::MAX_INSTRUCTIONS];
-    // SAFETY: no filter has more instructions than there is room for.
-    let count = unsafe { libc::ptrace(GET_FILTER, tid.as_raw(), number, filter.as_mut_ptr()) };
-    match usize::try_from(count) {
-        Ok(count) => {
-            filter.truncate(count);
-            Ok(Some(filter))
-        }
-        Err(_) => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-            error => Err(error),
-        },
     }
 }
 

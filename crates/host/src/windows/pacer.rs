@@ -22,8 +22,8 @@
 //!
 //! # Why nothing else is hit
 //! An event is enabled when the runtime has been seen in the process after it, and the kernel
-//! removes it when the process becomes another program. A process that restricts its system calls gets no more signals: the
-//! runtime's own calls might be refused.
+//! removes it when the process becomes another program. A process that restricts its system calls gets no more signals, unless its
+//! filters allow the runtime's own calls. They are read each time that there are more of them.
 
 use std::collections::HashMap;
 use std::io;
@@ -40,8 +40,9 @@ use crate::channel::family::Family;
 use crate::kernel::births::Seen;
 use crate::kernel::clocks::stamp;
 use crate::kernel::perf::Clock;
-use crate::kernel::running::restricts_itself;
+use crate::kernel::running::{filters_of, restricts_itself};
 use crate::kernel::workers;
+use crate::ptrace::filters::{NoWindows, allow_windows};
 
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -98,6 +99,8 @@ pub struct Pacer {
     looked: Option<Instant>,
     births: Seen,
     refused: bool,
+    /// Filters of system calls that the process had when they were judged.
+    judged: u32,
     rates: Rates,
     often: Duration,
     tick: Option<Duration>,
@@ -115,6 +118,7 @@ impl Pacer {
             looked: None,
             births: Seen::default(),
             refused: false,
+            judged: 0,
             rates: Rates {
                 ticks: 0.0,
                 events: 1.0 / period.as_secs_f64(),
@@ -162,12 +166,8 @@ impl Pacer {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        if restricts_itself(self.pid) {
-            self.refused = true;
-            self.end(control);
-            let what =
-                "it has restricted its own system calls (seccomp), and the runtime needs some";
-            return Err(io::Error::other(what));
+        if !self.are_allowed(control)? {
+            return Ok(());
         }
         let tick = control.and_then(|control| self.tell(control));
         let steady = self.rates.events > 0.0;
@@ -220,6 +220,32 @@ impl Pacer {
             self.events.insert(tid, event);
         }
         Ok(())
+    }
+
+    /// Returns whether windows may begin, as far as the process restricts its system calls.
+    ///
+    /// # Errors
+    /// Its filters refuse them; reported once.
+    fn are_allowed(&mut self, control: Option<&Control>) -> io::Result<bool> {
+        let filters = match restricts_itself(self.pid) {
+            true => filters_of(self.pid),
+            false => 0,
+        };
+        if self.judged == filters {
+            return Ok(true);
+        }
+        match allow_windows(self.pid) {
+            Ok(()) => {
+                self.judged = filters;
+                Ok(true)
+            }
+            Err(NoWindows::NotNow) => Ok(false),
+            Err(why) => {
+                self.refused = true;
+                self.end(control);
+                Err(io::Error::other(why))
+            }
+        }
     }
 
     /// Tells the threads how often their timers are to begin windows; the time of a tick, if they are.
