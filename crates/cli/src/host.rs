@@ -171,12 +171,6 @@ pub(crate) fn record_epochs(
 ) -> Result<Recording> {
     let mut options = to_host(options)?;
     options.follow = false;
-    if options.bursts && !RecordOptions::check_bursts(pid) {
-        anyhow::bail!(
-            "process {pid} has more than {} threads, and not all of them could count in bursts: leave out --bursts",
-            RecordOptions::MOST_THREADS
-        );
-    }
     anyhow::ensure!(
         options.stress.window == 0,
         "{STRESS}: windows are for programs that `record` starts"

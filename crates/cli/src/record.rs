@@ -22,6 +22,7 @@ use trommel_host::channel::tracing::Tracing;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::interrupt;
 use trommel_host::serve::control::client::name_of;
+use trommel_host::windows::bursts::Bursts;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_query::Program;
@@ -45,7 +46,7 @@ use crate::report::summary::{self, Focus};
 use crate::services::{self, Offered};
 use crate::simulate;
 use crate::stats;
-use checks::{check_bursts, check_custom};
+use checks::check_custom;
 pub(crate) use checks::{check_callers, check_kinds, check_query_kinds};
 
 /// Windows in a second where only their length is given.
@@ -95,8 +96,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let counts_all =
         compressor.to_string() == "exact" && args.converge.is_none() && !args.exact_values;
     let given = args.events.map(|events| events.kinds);
+    let in_bursts = checks::in_bursts(&args, given)?;
     let kinds = given.unwrap_or(match (&question, &custom) {
-        (None, None) if args.bursts => CHEAP_KINDS.into_iter().collect(),
+        (None, None) if in_bursts => CHEAP_KINDS.into_iter().collect(),
         (None, None) if counts_all && !in_windows && args.stream.is_none() => {
             CHEAP_KINDS.into_iter().collect()
         }
@@ -116,9 +118,6 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     let services = services::load(&args.service, &offered)?;
     let simulate = simulate::asked(&args, kinds, in_windows)?;
-    if args.bursts {
-        check_bursts(kinds, contexts != 0)?;
-    }
     if args.by_caller {
         check_callers(kinds, by_windows)?;
     }
@@ -160,7 +159,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         by_caller: args.by_caller,
     });
     let natively = match args.budget {
-        Some(budget) if args.bursts && args.pid.is_none() => checks::before_bursts(budget)?,
+        Some(budget) if in_bursts && args.pid.is_none() => Bursts::begins_after(budget),
         _ => Duration::ZERO,
     };
     let options = Options {
@@ -188,7 +187,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
         persist: !args.no_persist,
         sampling,
-        bursts: args.bursts,
+        bursts: in_bursts,
         tracing: Tracing {
             after: natively,
             ..Tracing::OBSERVED

@@ -112,7 +112,7 @@ fn a_summary_has_twelve_lines_and_ends_with_the_next_command() {
         ("-c P257", "report"),
         ("-e value -c P257", "values"),
         ("--stream s.tstream --stream-limit 20000", "report"),
-        ("--budget 10", "report"),
+        ("--budget 10 --windows", "report"),
         ("--budget 10 -e latency", "latency"),
         ("--budget 10 -e address", "replay"),
         ("-e none", "report"),

@@ -417,7 +417,7 @@ pub fn reported(data: &Path) -> Result<serde_json::Value, String> {
 /// Without a command to test.
 pub fn no_windows() -> Option<String> {
     let said = once_a_run("windows", || {
-        let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
+        let words = "record --budget 5 --windows -o /dev/null -- true".split(' ');
         let done = Command::new(trommel()).args(words).output();
         let stderr = done.expect("the command runs").stderr;
         let stderr = String::from_utf8_lossy(&stderr).into_owned();

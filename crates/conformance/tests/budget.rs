@@ -42,6 +42,9 @@ fn main() {
     libtest_mimic::run(&args, trials).exit();
 }
 
+/// A budget that is spent on windows.
+const IN_WINDOWS: [&str; 3] = ["--budget", "10", "--windows"];
+
 fn bin() -> &'static Path {
     trommel()
 }
@@ -206,7 +209,7 @@ fn branches() -> Result<(), String> {
     let exact = taken(&record(&["-e", "edge"], &program, "20")?);
     let (mut held, mut all) = (0, 0);
     for _ in 0..3 {
-        let options = ["--budget", "10", "-e", "edge"];
+        let options = ["--budget", "10", "--windows", "-e", "edge"];
         let seen = taken(&record_windows(&options, &program, 60, 100.0)?);
         for (at, (share, draws)) in seen {
             let Some(&(truth, _)) = exact.get(&at) else {
@@ -335,7 +338,7 @@ fn timers() -> Result<(), String> {
 }
 
 fn forks() -> Result<(), String> {
-    let report = record_windows(&["--budget", "10"], &built("forks")?, 150_000_000, 400.0)?;
+    let report = record_windows(&IN_WINDOWS, &built("forks")?, 150_000_000, 400.0)?;
     let processes = list(&report, "processes").len();
     let of = |name: &str| -> f64 {
         let edges = list(&report, "edges").iter();
@@ -385,7 +388,7 @@ fn executes() -> Result<(), String> {
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let data = scratch.path("data");
         let mut command = Command::new(bin());
-        let options = ["record", "--quiet", "--budget", "20", "-e", "edge", "-o"];
+        let options = ["record", "--quiet", "--budget", "20", "--windows", "-e", "edge", "-o"];
         command
             .args(options)
             .arg(&data)
@@ -427,7 +430,7 @@ fn executes_restricted() -> Result<(), String> {
     let script = format!("{filtered} -310 {program} 100000000; exit 4");
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let mut command = Command::new(bin());
-    let options = ["record", "--budget", "20", "-e", "edge", "-o"];
+    let options = ["record", "--budget", "20", "--windows", "-e", "edge", "-o"];
     command
         .args(options)
         .arg(scratch.path("data"))
@@ -449,7 +452,7 @@ fn paid() -> Result<(), String> {
     // The smallest budget needs the longest run: the command itself takes some tens of milliseconds to begin.
     for (budget, rounds) in [(1.0, "600"), (3.0, "200"), (10.0, "200")] {
         let text = budget.to_string();
-        let report = record(&["--budget", &text], &program, rounds)?;
+        let report = record(&["--budget", &text, "--windows"], &program, rounds)?;
         let windows = &report["windows"];
         let paid = real(windows, "paid_percent");
         let sum = real(windows, "paid_target_percent") + real(windows, "paid_host_percent");

@@ -22,8 +22,7 @@ Examples:
   trommel record -e value -- ./app    loaded values, until their shares settle
   trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
   trommel record -e context -- ./app  exact call paths, for `report --tree`
-  trommel record --budget 1 -- ./app  samples in short windows, for 1 % overhead
-  trommel record --budget 5 --bursts -- ./app        exact, for 20 ms at a time
+  trommel record --budget 1 -- ./app  exact, for 20 ms at a time, at 1 % overhead
   trommel record -e value --only libz.so.1 -- ./app  values of one library
 
 Input, output, exit status and terminating signal are the program's own.
@@ -33,7 +32,7 @@ pub(crate) struct RecordArgs {
     /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
     /// Separate several by commas. `none` runs the engine alone. The default is edge,call. With -c other than exact, --converge,
-    /// --exact-values, --budget (without --bursts), --rate, --window or --stream it is edge,call,value. With --query or
+    /// --exact-values, --windows, --rate, --window or --stream it is edge,call,value. With --query or
     /// --module-lib it is none.
     /// A load is profiled until the shares of its values settle (--converge); --exact-values counts all executions.
     /// `address` and `latency` need --budget, --rate or --window. `stack` samples call paths while the program runs
@@ -109,19 +108,27 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "compress", value_name = "SPEC", help_heading = "Cost")]
     pub(crate) compressor: Option<String>,
 
-    /// Sample in short windows, at most PCT percent overhead
+    /// Sample within a budget: at most PCT percent overhead
     ///
-    /// The program runs natively between the windows. Counts are estimates with limits. See `trommel
+    /// The program runs natively, but for bursts in which branches and calls are counted exactly (--bursts), or for
+    /// short windows (--windows), in which all other events can be seen. Counts are estimates with limits. See `trommel
     /// help values`.
     #[arg(long, value_name = "PCT", value_parser = parse::budget, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) budget: Option<f64>,
 
-    /// Spend the budget on bursts of exact counting, which see a thousand times more
+    /// Spend the budget on bursts of 20 ms, or refuse where that is not possible
     ///
-    /// For edges and calls. All threads of a process are stopped for a moment at the start and the
+    /// It is the default for edges and calls. All threads of a process are stopped for a moment at the start and the
     /// end of each burst. See `trommel help attach`.
-    #[arg(long, requires = "budget", conflicts_with_all = ["rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
+    #[arg(long, requires = "budget", conflicts_with_all = ["windows", "rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
     pub(crate) bursts: bool,
+
+    /// Spend the budget on short windows, which stop no thread
+    ///
+    /// A window begins in the thread itself. All windows together see a thousandth of what bursts see.
+    /// It is the default for events other than edges and calls. See `trommel help values`.
+    #[arg(long, requires = "budget", conflicts_with = "all", help_heading = "Cost")]
+    pub(crate) windows: bool,
 
     /// Take this many windows in a second of each thread's CPU time
     ///

@@ -1,30 +1,67 @@
 //! Options of `record` that go together, and those that do not.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
 use trommel_host::ask::answerable;
 use trommel_host::ask::custom::Named;
 use trommel_host::fold::is_exact;
 use trommel_host::kernel::running::only_descendants;
-use trommel_host::windows::bursts::Bursts;
+use trommel_host::serve::options::RecordOptions;
 use trommel_query::Program;
 use trommel_tuple::{Kind, KindSet};
 
-use crate::args::RecordArgs;
+use crate::args::{RecordArgs, SKIP};
 use crate::output;
 
-/// Checks that what is collected can be counted in bursts.
-pub(super) fn check_bursts(kinds: KindSet, contexts: bool) -> Result<()> {
-    if contexts {
-        bail!("--bursts counts edges and calls: leave it out to count calling contexts");
-    }
+/// Returns whether a budget is spent on bursts: where that was asked for, and for edges and calls where nothing asks for windows.
+/// `given`: the kinds that are named.
+pub(super) fn in_bursts(args: &RecordArgs, given: Option<KindSet>) -> Result<bool> {
     let counted: KindSet = super::CHEAP_KINDS.into_iter().collect();
-    if let Some(kind) = kinds.iter().find(|kind| !counted.has(*kind)) {
-        bail!("--bursts counts edges and calls: leave it out to sample `{kind}` in windows");
+    let other = given.and_then(|kinds| kinds.iter().find(|kind| !counted.has(*kind)));
+    if args.bursts {
+        if let Some(kind) = other {
+            bail!("--bursts counts edges and calls: leave it out to sample `{kind}` in windows");
+        }
+        return match no_bursts(args.pid) {
+            Some(why) => bail!("--bursts is not possible: {why}; leave it out for windows"),
+            None => Ok(true),
+        };
     }
-    Ok(())
+    let for_windows = args.windows
+        || args.rate.is_some()
+        || args.window.is_some()
+        || args.skip != SKIP
+        || args.by_caller
+        || args.query.is_some()
+        || args.module_lib.is_some()
+        || given.is_some_and(|kinds| kinds.is_empty())
+        || other.is_some();
+    if args.budget.is_none() || for_windows {
+        return Ok(false);
+    }
+    let why = no_bursts(args.pid);
+    if let Some(why) = &why {
+        output::complain(&format!(
+            "the budget is spent on windows, which see less than bursts: {why}"
+        ));
+    }
+    Ok(why.is_none())
+}
+
+/// Returns why a process cannot be controlled in bursts, as far as it is known now. `pid`: it is running.
+fn no_bursts(pid: Option<i32>) -> Option<String> {
+    match pid {
+        // A burst is begun by a process of our own that is no ancestor of the program: it is to outlive us.
+        None if only_descendants() => Some(
+            "the program cannot be traced, as kernel.yama.ptrace_scope is not 0 and you are not root"
+                .into(),
+        ),
+        Some(pid) if !RecordOptions::check_bursts(pid) => Some(format!(
+            "process {pid} has more than {} threads, and not all of them could count",
+            RecordOptions::MOST_THREADS
+        )),
+        _ => None,
+    }
 }
 
 /// Says so if no query has a part in the common budget.
@@ -35,18 +72,6 @@ pub(super) fn tell_idle_budget(question: Option<&Program>) {
             "no query has `every auto`: --query-budget is for those that are loaded later",
         );
     }
-}
-
-/// CPU time that a program which we start runs natively before its first burst.
-pub(super) fn before_bursts(budget: f64) -> Result<Duration> {
-    if only_descendants() {
-        // A burst is begun by a process of our own that is no ancestor of the program: it is to outlive us.
-        bail!(
-            "--bursts cannot trace the program here, as kernel.yama.ptrace_scope is not 0: set it to 0, be root, or leave out \
-             --bursts for windows"
-        );
-    }
-    Ok(Bursts::earned_after(budget))
 }
 
 /// Percent by which shares of known values differ at most, where nothing is said.

@@ -408,10 +408,16 @@ fn sampled(windows: &Windows) -> String {
         true => "bursts",
         false => "windows",
     };
-    if windows.taken == 0 {
-        return format!(
-            "sampled in 0 {how}, so nothing was counted: record a longer run, or all of it, without --budget, --rate and --window"
-        );
+    match (windows.taken, windows.are_bursts()) {
+        (0, true) => {
+            return "over before the first burst, so nothing was counted: leave out --budget to count all of it, or add --windows"
+                .to_owned();
+        }
+        (0, false) => {
+            return "sampled in 0 windows, so nothing was counted: record a longer run, or all of it, without --budget, --rate and --window"
+                .to_owned();
+        }
+        _ => {}
     }
     format!(
         "sampled in {} {how}, for {:.2} % of the CPU time",

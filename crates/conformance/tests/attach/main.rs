@@ -27,7 +27,7 @@ use refusals::{dispatched, filters, limited, narrow, refusals, reported, without
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -41,6 +41,7 @@ const CASES: [Case; 13] = [
     ("blocked", "", &["{}"]),
     ("rings", "", &["{}"]),
     ("rings", "", &["{}", "workers"]),
+    ("remade", "", &["{}"]),
 ];
 
 /// A way to observe.
@@ -61,7 +62,7 @@ const SHORT: Way = Way {
     part: 1,
 };
 const WITHIN_A_BUDGET: Way = Way {
-    options: &["--budget", "10"],
+    options: &["--budget", "10", "--windows"],
     ..SHORT
 };
 const AT_A_RATE: Way = Way {
@@ -86,7 +87,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7, 9, 10, 11, 12] {
+    for n in [0, 1, 5, 7, 9, 10, 11, 12, 13] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {
@@ -534,7 +535,7 @@ fn replaced() -> Result<(), String> {
     let program = build(&scratch, "threads", "")?;
     let mut running = Running::start(&program, &["60", "2", "0"].map(str::to_owned))?;
     let before = running.traces()?;
-    for options in [&["--budget", "5"][..], &["--rate", "2000"], &[]] {
+    for options in [&["--budget", "5", "--windows"][..], &["--rate", "2000"], &[]] {
         for n in 0..TIMES {
             let mut first = Command::new(bin)
                 .args(["record", "--quiet", "-e", "edge,call", "-p", &running.pid()])

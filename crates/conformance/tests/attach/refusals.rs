@@ -222,6 +222,7 @@ pub(super) fn limited() -> Result<(), String> {
         for options in [
             &["--duration", "0.2"][..],
             &["--duration", "0.2", "--budget", "5"],
+            &["--duration", "0.2", "--budget", "5", "--windows"],
         ] {
             well(&record(&scratch, &[options, &["-p", &pid]].concat())?)?;
             if (running.file("limits")?, running.traces()?) != before {

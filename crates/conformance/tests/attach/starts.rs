@@ -32,7 +32,8 @@ pub(super) fn failed() -> Result<(), String> {
     let program = build(&scratch, "faults", "")?;
     let mut running = Running::start(&program, &["60".to_owned()])?;
     let pid = running.pid();
-    for (options, places) in [(&[][..], &PLACES[..]), (&["--budget", "5"], &PLACES[..2])] {
+    let windows = &["--budget", "5", "--windows"];
+    for (options, places) in [(&[][..], &PLACES[..]), (windows, &PLACES[..2])] {
         for stress in places {
             let way = Way {
                 options,

@@ -92,9 +92,10 @@ fn foreign(bin: &Path) -> Result<(), String> {
 
 /// A text is run as `env` runs it, by a shell, in each way of running.
 fn texts(bin: &Path) -> Result<(), String> {
-    const WAYS: [&[&str]; 5] = [
+    const WAYS: [&[&str]; 6] = [
         &["record", "--quiet", "--"],
         &["record", "--quiet", "--budget", "5", "--"],
+        &["record", "--quiet", "--budget", "5", "--windows", "--"],
         &["record", "--quiet", "-e", "stack", "--"],
         &["run", "--after", "0", "--"],
         &["stat", "--"],

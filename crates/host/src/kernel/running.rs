@@ -141,6 +141,38 @@ pub fn tracer_of(tid: Pid) -> Option<u32> {
     u32::try_from(tracer).ok().filter(|&pid| pid != 0)
 }
 
+/// The status of a process, or of another thread where the first one has ended before the others.
+fn not_ended(pid: i32, status: String) -> Result<String, Refusal> {
+    let ended = field(&status, "State").is_some_and(|s| s.starts_with(['Z', 'X']));
+    match ended {
+        true => another_thread(pid).ok_or(Refusal::Zombie),
+        false => Ok(status),
+    }
+}
+
+fn check_tracer(status: &str) -> Result<(), Refusal> {
+    let tracer = number(status, "TracerPid");
+    if tracer == 0 {
+        return Ok(());
+    }
+    let name = status_of(tracer).and_then(|s| field(&s, "Name").map(str::to_owned));
+    // A keeper is about to be done, and waited for.
+    if name.as_deref() == KEEPER_NAME.to_str().ok() {
+        return Ok(());
+    }
+    let name = name.map(|name| format!(" ({name})"));
+    Err(Refusal::Traced(tracer, name.unwrap_or_default()))
+}
+
+/// Looks at a process that could be attached before.
+///
+/// # Errors
+/// It is gone, or another process traces it.
+pub fn untraced(pid: i32) -> Result<(), Refusal> {
+    let status = status_of(pid).ok_or(Refusal::None)?;
+    check_tracer(&not_ended(pid, status)?)
+}
+
 /// Looks at a process.
 ///
 /// # Errors
@@ -154,25 +186,14 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
     if pid == std::process::id() as i32 {
         return Err(Refusal::Itself);
     }
-    // The first thread may have ended before the others.
-    let ended = field(&status, "State").is_some_and(|s| s.starts_with(['Z', 'X']));
-    let status = match ended {
-        true => another_thread(pid).ok_or(Refusal::Zombie)?,
-        false => status,
-    };
+    let status = not_ended(pid, status)?;
     if field(&status, "VmSize").is_none() {
         return Err(Refusal::Kernel);
     }
     if is_ancestor(pid) {
         return Err(Refusal::Ancestor);
     }
-    let tracer = number(&status, "TracerPid");
-    let name = status_of(tracer).and_then(|s| field(&s, "Name").map(str::to_owned));
-    // A keeper is about to be done, and waited for.
-    if tracer != 0 && name.as_deref() != KEEPER_NAME.to_str().ok() {
-        let name = name.map(|name| format!(" ({name})"));
-        return Err(Refusal::Traced(tracer, name.unwrap_or_default()));
-    }
+    check_tracer(&status)?;
     if restricts_itself(Pid::from_raw(pid)) && !may_read_filters() {
         return Err(Refusal::Seccomp);
     }
@@ -254,14 +275,15 @@ pub fn filters_of(pid: Pid) -> u32 {
     number(&status, "Seccomp_filters").max(1) as u32
 }
 
-/// Returns whether threads of a process may serve faults of others: it has a descriptor for that.
+/// Returns whether threads of a process may serve faults of others: it has a descriptor for that, or more descriptors than can be looked at in short time.
 pub fn serves_faults(pid: Pid) -> bool {
     const NAME: &[u8] = b"anon_inode:[userfaultfd]";
-    let files = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
-    let mut names = files.flatten().map(|file| fs::read_link(file.path()));
-    names.any(|name| name.is_ok_and(|name| name.as_os_str().as_bytes() == NAME))
+    const MOST: usize = 128;
+    let files = fs::read_dir(format!("/proc/{pid}/fd"));
+    let files: Vec<_> = files.into_iter().flatten().flatten().collect();
+    let is_one = |name: PathBuf| name.as_os_str().as_bytes() == NAME;
+    files.len() > MOST
+        || (files.iter()).any(|file| fs::read_link(file.path()).is_ok_and(is_one))
 }
 
 /// Returns whether the kernel lets us read filters of others: we have CAP_SYS_ADMIN, and none ourselves.

@@ -107,8 +107,9 @@ impl RecordOptions {
 
     /// Length of bursts, where there are any.
     pub(super) fn length_of_bursts(&self) -> Option<Length> {
+        let budget = self.sampling.map_or(0.0, |wanted| wanted.budget);
         self.bursts.then_some(match self.stress.bursts {
-            0 => Length::Cpu(bursts::LENGTH),
+            0 => Length::Cpu(bursts::length(budget)),
             micros => Length::Random(Duration::from_micros(micros.into())),
         })
     }
@@ -116,10 +117,10 @@ impl RecordOptions {
     /// Threads of a process at most that is controlled in bursts: each must have a counter array.
     pub const MOST_THREADS: usize = COUNTER_ARRAYS;
 
-    /// Returns whether a running process can be controlled in bursts.
+    /// Returns whether a running process can be controlled in bursts. One that is gone fails otherwise.
     pub fn check_bursts(pid: i32) -> bool {
         let threads = fs::read_dir(format!("/proc/{pid}/task"));
-        threads.is_ok_and(|threads| threads.count() <= Self::MOST_THREADS)
+        threads.map_or(true, |threads| threads.count() <= Self::MOST_THREADS)
     }
 
     /// The stream file, if one is wanted, with the number of events that are enough.

@@ -30,7 +30,7 @@ use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 
 use crate::channel::image;
 use crate::kernel::limits::{self, Limits};
-use crate::kernel::running::restricts_itself;
+use crate::kernel::running::{proc_text, restricts_itself};
 use crate::ptrace::inject::Start;
 use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
 use crate::takeover::detach::{Other, Remains, at_attached};
@@ -215,7 +215,7 @@ fn put_within(
 
 /// Bytes of a process that are locked.
 pub(super) fn locked_memory(pid: Pid) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = proc_text(&format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmLck:"))?;
     let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kilobytes << 10)

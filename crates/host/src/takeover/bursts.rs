@@ -33,7 +33,7 @@ use trommel_queue::wake::{ASLEEP, AWAKE, Wake};
 
 use crate::kernel::limits::Limits;
 use crate::kernel::maps::mappings;
-use crate::kernel::running::{self, Refusal, restricts_itself};
+use crate::kernel::running::{self, Refusal, proc_file, restricts_itself};
 use crate::ptrace::tracee::{StopFailure, Tracees};
 use crate::takeover::attach::{enter, locked_memory, threads};
 use crate::takeover::detach::{LEAVE_PATIENCE, Remains, at_attached};
@@ -68,7 +68,7 @@ struct Piece {
 impl Code {
     /// Reads the state. `None`: some of the code may change unseen, or it is not known.
     pub fn of(pid: Pid) -> Option<Self> {
-        let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+        let maps = proc_file(&format!("/proc/{pid}/maps")).ok()?;
         let pages = File::open(format!("/proc/{pid}/pagemap")).ok()?;
         let mut found = Vec::new();
         for mapping in mappings(&maps).filter(|m| m.is_executable()) {
@@ -140,10 +140,10 @@ pub fn rest(remains: &Remains, tracees: &mut Tracees) -> Result<()> {
 /// # Errors
 /// Then it rests on.
 pub fn wake(remains: &Remains, pid: Pid, before: Option<&Code>) -> Result<()> {
-    match running::look(pid.as_raw()) {
+    match running::untraced(pid.as_raw()) {
         Err(why @ Refusal::Traced(..)) => return Err(why.into()),
         Err(_) => return Err(AttachFailure::Stop(StopFailure::Gone)),
-        Ok(_) => {}
+        Ok(()) => {}
     }
     if running::is_stopped(pid) {
         return Err(AttachFailure::Stopped);

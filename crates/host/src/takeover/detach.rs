@@ -37,7 +37,7 @@ use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC, 
 
 use crate::channel::pids;
 use crate::kernel::maps::{Mapping, mappings};
-use crate::kernel::running::serves_faults;
+use crate::kernel::running::{proc_file, serves_faults};
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 use crate::takeover::tracer::Tracer;
@@ -142,7 +142,7 @@ impl Remains {
     /// The runtime in a process, if there is one.
     pub fn find(tracees: &Tracees) -> Result<Option<Self>> {
         let maps = format!("/proc/{}/task/{}/maps", tracees.pid(), tracees.anyone());
-        let maps = fs::read(maps).map_err(system("reading its memory map"))?;
+        let maps = proc_file(&maps).map_err(system("reading its memory map"))?;
         let whole = |mapping: &Mapping<'_>| mapping.path == MAPPED_NAME && mapping.offset == 0;
         for mapping in mappings(&maps).filter(whole) {
             let start = mapping.range.start;
@@ -244,18 +244,21 @@ impl Remains {
     }
 
     fn places(&self, tracees: &Tracees) -> Result<Places> {
+        const FIRST: usize = offset_of!(Attached, farewell);
+        const WORDS: usize = (offset_of!(Attached, owned) - FIRST) / 8 + 1;
         let unreadable = system("reading the runtime's memory");
-        let word = |at: u64| tracees.word(at).map_err(&unreadable);
-        let attached = |offset| word(self.control + at_attached(offset));
-        let image = offset_of!(Attached, image);
-        let wait = offset_of!(Attached, wait);
-        let owned_at = attached(offset_of!(Attached, owned))?;
-        let owned = undo::owned(tracees, owned_at).map_err(&unreadable)?;
+        let mut bytes = [0; 8 * WORDS];
+        let read = tracees.read(self.control + at_attached(FIRST), &mut bytes);
+        read.map_err(&unreadable)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |offset: usize| u64::from_le_bytes(words[(offset - FIRST) / 8]);
+        let pair = |offset: usize| (word(offset), word(offset + 8));
+        let owned = undo::owned(tracees, word(offset_of!(Attached, owned)));
         Ok(Places {
-            image: (attached(image)?, attached(image + 8)?),
-            owned,
-            farewell: attached(offset_of!(Attached, farewell))?,
-            wait: (attached(wait)?, attached(wait + 8)?),
+            image: pair(offset_of!(Attached, image)),
+            owned: owned.map_err(&unreadable)?,
+            farewell: word(offset_of!(Attached, farewell)),
+            wait: pair(offset_of!(Attached, wait)),
         })
     }
 

@@ -86,13 +86,13 @@ pub(super) fn undo(loan: &Loan<'_>, base: u64, faults: &Dispositions, room: u64)
 /// Ranges of a process's memory that are the runtime's, by the list at `at`.
 pub(super) fn owned(tracees: &Tracees, at: u64) -> io::Result<Vec<(u64, u64)>> {
     let count = tracees.word(at + offset_of!(Owned, count) as u64)?;
-    let mut owned = Vec::new();
-    for n in 0..count.min(MAX_OWNED as u64) {
-        let at = at + offset_of!(Owned, ranges) as u64 + 16 * n;
-        let (start, end) = (tracees.word(at)?, tracees.word(at + 8)?);
-        if start < end && start.is_multiple_of(4096) && end.is_multiple_of(4096) {
-            owned.push((start, end));
-        }
-    }
-    Ok(owned)
+    let mut bytes = vec![0; 16 * count.min(MAX_OWNED as u64) as usize];
+    tracees.read(at + offset_of!(Owned, ranges) as u64, &mut bytes)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let ranges = pairs.iter().map(|pair| pair.map(u64::from_le_bytes).into());
+    let is_one = |&(start, end): &(u64, u64)| {
+        start < end && start.is_multiple_of(4096) && end.is_multiple_of(4096)
+    };
+    Ok(ranges.filter(is_one).collect())
 }

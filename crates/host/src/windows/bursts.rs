@@ -5,10 +5,13 @@
 //! and on how much of it is translated already. The user says what may be paid, in percent, and it must be kept.
 //!
 //! # Strategy
-//! A burst lasts for [`LENGTH`] of the process's CPU time. Its cost is the time of the runtime's own work, which the runtime adds up, and
+//! A burst lasts for some [`length`] of the process's CPU time. Its cost is the time of the runtime's own work, which the runtime adds up, and
 //! what translated code takes beyond native code. The latter is measured by executions that are counted natively, too ([`super::gauge`]).
 //! Until enough of them are known it is taken for half of the native time. The work of the keeper and of this process counts besides.
 //! The next burst begins when the native time since the start has earned what all bursts have cost and what the last one cost.
+//!
+//! The first process of a run has some time in advance ([`CREDIT`]), so that a short run has a burst, too. A long run is not dearer by that.
+//! Processes that it starts begin at a random time up to the one at which a burst is earned. So the bursts of many short ones keep to the budget in the mean.
 //!
 //! # Weights
 //! A burst stands for its own native time and for the native time since the burst before. So the counts add up to those of the
@@ -23,15 +26,21 @@ use trommel_profile::windows::Windows;
 use crate::kernel::clocks::stamp;
 use crate::windows::gauge::{Measured, Speed, Trial, wanted};
 
-/// CPU time of a burst.
-pub const LENGTH: Duration = Duration::from_millis(20);
 /// Time that translated code with counters takes, over that of native code, where it is not measured: between 1.1 and 1.9 on the programs of
 /// `docs/performance.md`.
 const SLOWDOWN: f64 = 1.5;
 /// Its relative standard error, so that nearly all of these programs are within its limits.
 const UNCERTAINTY: f64 = 0.136;
 /// Expected cost of a burst before there was one, in nanoseconds.
-const GUESS: f64 = 20e6;
+const GUESS: f64 = 30e6;
+/// Cost that may be spent before it is earned, in nanoseconds: half a point of a budget, in percent, of a run of five seconds.
+const CREDIT: f64 = 25e6;
+/// No burst begins sooner.
+const SOONEST: Duration = Duration::from_millis(50);
+/// Milliseconds of a burst for each percent of the budget, and at least and at most. Beginning and ending one takes some milliseconds.
+const PER_PERCENT: f64 = 8.0;
+const SHORTEST: f64 = 20.0;
+const LONGEST: f64 = 40.0;
 /// Native CPU time until the next try after a burst was refused, in nanoseconds.
 const PATIENCE: f64 = 1e9;
 /// From one look to the next.
@@ -48,20 +57,41 @@ pub struct Burst {
     pub keeper: u64,
 }
 
+/// How the bursts of a process are begun.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Terms {
+    /// Percent that may be paid.
+    pub budget: f64,
+    /// The process was started by us: the first burst stands for all of its time before, too.
+    pub from_start: bool,
+    /// It is the first process of the run: some time may be spent before it is earned.
+    pub first: bool,
+    /// The next begins at once, whatever it costs: for tests.
+    pub hasty: bool,
+}
+
 /// The bursts of one process. Times are in nanoseconds.
 #[derive(Debug)]
 pub struct Bursts {
-    /// Percent that may be paid.
-    budget: f64,
+    terms: Terms,
     began: Instant,
     stamp: u64,
     taken: u64,
-    /// The first burst stands for all of the process's time before it.
-    from_start: bool,
     /// CPU time of the process when the last burst ended; 0 before that.
     ended: u64,
     /// CPU time of the process when it was looked at last.
     seen: u64,
+    spent: Spent,
+    /// The speed of bursts.
+    speed: Speed,
+    /// A burst is going on, or asked for.
+    on: bool,
+    refused: Refused,
+}
+
+/// Time that a process and its bursts have taken, in nanoseconds.
+#[derive(Debug)]
+struct Spent {
     /// Native time between bursts.
     native: f64,
     /// Time of all bursts, and that part of it in which the program's code was executed.
@@ -69,22 +99,22 @@ pub struct Bursts {
     executed: f64,
     /// The same of the last.
     last: (f64, f64),
-    /// The speed of bursts.
-    speed: Speed,
-    /// Time that measuring it has taken.
+    /// Time that measuring the speed has taken.
     measuring: f64,
     /// The runtime's own work so far.
     work: u64,
     /// CPU time of the keeper.
     keeper: u64,
-    /// A burst is going on, or asked for.
-    on: bool,
-    /// The next begins at once, whatever it costs: for tests.
-    hasty: bool,
-    /// Native time at which a refused burst may be tried again.
-    refused_until: f64,
-    /// Bursts that were refused, and why the last one was.
-    refused: (u64, String),
+}
+
+/// Bursts that were refused.
+#[derive(Default, Debug)]
+struct Refused {
+    /// Native time at which the next may be tried.
+    until: f64,
+    count: u64,
+    /// The reason of the last.
+    why: String,
 }
 
 /// A burst as a sample.
@@ -98,36 +128,50 @@ pub struct Sample {
     pub executed: f64,
 }
 
+/// CPU time of a burst at a budget in percent.
+pub fn length(budget: f64) -> Duration {
+    Duration::from_millis((budget * PER_PERCENT).clamp(SHORTEST, LONGEST) as u64)
+}
+
 impl Bursts {
-    /// CPU time that a process uses natively before its first burst, so that it has earned what that is expected to cost.
+    /// CPU time that a process uses natively to earn what a first burst is expected to cost.
     pub fn earned_after(budget: f64) -> Duration {
         Duration::from_nanos((GUESS * 100.0 / budget) as u64)
     }
 
-    /// Begins with the first burst going on. `from_start`: it stands for all of the process's time before, too.
-    /// `hasty`: for tests, the next begins at once.
-    pub fn begin(budget: f64, from_start: bool, hasty: bool) -> Self {
+    /// CPU time that the first process of a run uses natively before its first burst.
+    pub fn begins_after(budget: f64) -> Duration {
+        let earned = Duration::from_nanos(((GUESS - CREDIT) * 100.0 / budget) as u64);
+        earned.max(SOONEST)
+    }
+
+    /// Begins with the first burst going on.
+    pub fn begin(terms: Terms) -> Self {
         Self {
-            budget,
+            terms,
             began: Instant::now(),
             stamp: stamp(),
             taken: 0,
-            from_start,
             ended: 0,
             seen: 0,
-            native: 0.0,
-            own: 0.0,
-            executed: 0.0,
-            last: (GUESS, 0.0),
+            spent: Spent {
+                native: 0.0,
+                own: 0.0,
+                executed: 0.0,
+                last: (GUESS, 0.0),
+                measuring: 0.0,
+                work: 0,
+                keeper: 0,
+            },
             speed: Speed::default(),
-            measuring: 0.0,
-            work: 0,
-            keeper: 0,
             on: true,
-            hasty,
-            refused_until: 0.0,
-            refused: (0, String::new()),
+            refused: Refused::default(),
         }
+    }
+
+    /// CPU time of each burst.
+    pub fn length(&self) -> Duration {
+        length(self.terms.budget)
     }
 
     /// Nanoseconds of a cycle of the time stamp counter.
@@ -140,23 +184,23 @@ impl Bursts {
     pub fn over(&mut self, burst: &Burst, work: u64) -> Sample {
         let [from, to] = burst.cpu;
         let before = match self.taken {
-            0 if !self.from_start => 0.0,
+            0 if !self.terms.from_start => 0.0,
             _ => from.saturating_sub(self.ended) as f64,
         };
         let own = to.saturating_sub(from) as f64;
-        let worked = (work.saturating_sub(self.work) as f64).min(own);
+        let worked = (work.saturating_sub(self.spent.work) as f64).min(own);
         // No burst covers nothing, or its weight would be infinite.
         let executed = (own - worked).max(own / 50.0).max(1.0);
         let covered = executed / SLOWDOWN;
         self.on = false;
         self.taken += 1;
         self.ended = to;
-        self.work = work;
-        self.keeper = burst.keeper;
-        self.native += before;
-        self.own += own;
-        self.executed += executed;
-        self.last = (own, executed);
+        self.spent.work = work;
+        self.spent.keeper = burst.keeper;
+        self.spent.native += before;
+        self.spent.own += own;
+        self.spent.executed += executed;
+        self.spent.last = (own, executed);
         Sample {
             weight: (before + covered) / covered,
             covered,
@@ -166,7 +210,7 @@ impl Bursts {
 
     /// A trial of the speed has ended.
     pub fn tried(&mut self, trial: &Trial) {
-        self.measuring += trial.paid;
+        self.spent.measuring += trial.paid;
         self.speed.add(trial);
     }
 
@@ -178,18 +222,18 @@ impl Bursts {
 
     /// Native time of what was executed in bursts.
     fn covered(&self) -> f64 {
-        self.executed / self.slowdown()
+        self.spent.executed / self.slowdown()
     }
 
     /// Time by which a burst made the program longer: the last one.
     fn cost_of_last(&self) -> f64 {
-        let (own, executed) = self.last;
+        let (own, executed) = self.spent.last;
         (own - executed / self.slowdown()).max(0.0)
     }
 
     /// Time by which all of them have made it longer.
     fn cost(&self) -> f64 {
-        (self.own - self.covered()).max(0.0) + self.measuring
+        (self.spent.own - self.covered()).max(0.0) + self.spent.measuring
     }
 
     /// Factor of the native times of bursts, as samples have them: the slowdown that was assumed over the measured one.
@@ -206,13 +250,14 @@ impl Bursts {
     /// A burst was refused.
     pub fn refuse(&mut self, why: String) {
         self.on = false;
-        self.refused = (self.refused.0 + 1, why);
-        self.refused_until = self.native_until(self.ended) + PATIENCE;
+        self.refused.count += 1;
+        self.refused.why = why;
+        self.refused.until = self.native_until(self.ended) + PATIENCE;
     }
 
     /// Native time up to the moment when the process has used so much CPU time, with that of what bursts executed.
     fn native_until(&self, cpu: u64) -> f64 {
-        self.native + self.covered() + cpu.saturating_sub(self.ended) as f64 - self.measuring
+        self.spent.native + self.covered() + cpu.saturating_sub(self.ended) as f64 - self.spent.measuring
     }
 
     /// Returns whether the next burst is to begin, when the process has used so much CPU time and we, without the keeper, `host`. Then
@@ -224,18 +269,19 @@ impl Bursts {
         self.seen = cpu.as_nanos() as u64;
         let native = self.native_until(self.seen);
         let wall = self.began.elapsed().as_nanos() as f64;
-        let own = (host.as_nanos() as f64 + self.keeper as f64) / wall.max(1.0);
-        let budget = self.budget / 100.0;
+        let own = (host.as_nanos() as f64 + self.spent.keeper as f64) / wall.max(1.0);
+        let budget = self.terms.budget / 100.0;
         let share = (budget - own).max(budget * LEAST);
-        let earned =
-            share * native >= self.cost() + self.cost_of_last() && native >= self.refused_until;
-        self.on = earned || self.hasty;
+        let credit = if self.terms.first { CREDIT } else { 0.0 };
+        let earned = share * native + credit >= self.cost() + self.cost_of_last()
+            && native >= self.refused.until;
+        self.on = earned || self.terms.hasty;
         self.on
     }
 
     fn speed_in_words(&self) -> String {
         let Some(measured) = self.speed.measured() else {
-            let why = match wanted() {
+            let why = match wanted(self.length()) {
                 Some(_) => "no instruction was counted natively for long enough",
                 None => "instructions are not counted natively here, or that takes too long",
             };
@@ -256,7 +302,7 @@ impl Bursts {
 
     /// The account of a program that was over before its first burst.
     pub fn none(budget: f64) -> Windows {
-        let natively = Self::earned_after(budget);
+        let natively = Self::begins_after(budget);
         Windows {
             budget,
             pacing: format!(
@@ -270,22 +316,22 @@ impl Bursts {
     /// The account so far. `host`: our CPU time, without the keeper.
     pub fn account(&self, host: Duration) -> Windows {
         let native = self.native_until(self.seen);
-        let mut pacing = format!("{} ms of CPU time each", LENGTH.as_millis());
+        let mut pacing = format!("{} ms of CPU time each", self.length().as_millis());
         if self.taken > 0 {
             pacing += &self.speed_in_words();
         }
-        if self.refused.0 != 0 {
-            pacing += &format!("; {} refused: {}", self.refused.0, self.refused.1);
+        if self.refused.count != 0 {
+            pacing += &format!("; {} refused: {}", self.refused.count, self.refused.why);
         }
         Windows {
-            budget: self.budget,
+            budget: self.terms.budget,
             taken: self.taken,
             whole: self.taken,
             rate: self.taken as f64 / native.max(1.0) * 1e9,
             cpu: native as u64,
             wall: self.began.elapsed().as_nanos() as u64,
             in_windows: self.cost() as u64,
-            host: host.as_nanos() as u64 + self.keeper,
+            host: host.as_nanos() as u64 + self.spent.keeper,
             pacing,
             ..Windows::default()
         }
@@ -305,9 +351,18 @@ mod tests {
         }
     }
 
+    fn terms(budget: f64, from_start: bool) -> Terms {
+        Terms {
+            budget,
+            from_start,
+            first: false,
+            hasty: false,
+        }
+    }
+
     #[test]
     fn weights_add_up_to_the_native_time() {
-        let mut bursts = Bursts::begin(5.0, false, false);
+        let mut bursts = Bursts::begin(terms(5.0, false));
         let mut sum = 0.0;
         for n in 0..10 {
             let sample = bursts.over(&burst(100 * n, 100 * n + 15), 0);
@@ -323,18 +378,18 @@ mod tests {
 
     #[test]
     fn the_first_burst_of_a_started_program_stands_for_its_beginning() {
-        let mut bursts = Bursts::begin(5.0, true, false);
+        let mut bursts = Bursts::begin(terms(5.0, true));
         let sample = bursts.over(&burst(400, 415), 0);
         assert!((sample.weight * sample.covered - 410e6).abs() < 10.0);
         // What it has cost is earned by then.
-        assert_eq!(Bursts::earned_after(5.0), Duration::from_millis(400));
+        assert_eq!(Bursts::earned_after(5.0), Duration::from_millis(600));
         let account = bursts.account(Duration::ZERO);
         assert!(account.in_windows as f64 <= 0.05 * account.cpu as f64);
     }
 
     #[test]
     fn work_of_the_runtime_is_cost() {
-        let mut bursts = Bursts::begin(5.0, false, false);
+        let mut bursts = Bursts::begin(terms(5.0, false));
         let sample = bursts.over(&burst(0, 20), 5 * MS);
         assert!((sample.covered - 1e7).abs() < 1.0);
         assert_eq!(bursts.account(Duration::ZERO).in_windows, 10 * MS);
@@ -342,7 +397,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_earned_before_it_is_spent() {
-        let mut bursts = Bursts::begin(10.0, false, false);
+        let mut bursts = Bursts::begin(terms(10.0, false));
         assert!(
             !bursts.is_due(Duration::from_secs(9), Duration::ZERO),
             "one goes on"
@@ -356,8 +411,29 @@ mod tests {
     }
 
     #[test]
+    fn the_first_process_has_some_time_in_advance() {
+        assert_eq!(Bursts::begins_after(5.0), Duration::from_millis(100));
+        assert_eq!(Bursts::begins_after(50.0), SOONEST);
+        let mut bursts = Bursts::begin(Terms {
+            first: true,
+            ..terms(1.0, true)
+        });
+        let _ = bursts.over(&burst(500, 515), 0);
+        // 5 ms were paid and 5 more will be, of which 5.1 are earned.
+        assert!(bursts.is_due(Duration::from_millis(520), Duration::ZERO));
+        let _ = bursts.over(&burst(520, 535), 0);
+        let _ = bursts.over(&burst(535, 550), 0);
+        let _ = bursts.over(&burst(550, 565), 0);
+        let _ = bursts.over(&burst(565, 580), 0);
+        let _ = bursts.over(&burst(580, 595), 0);
+        // 30 ms were paid and 5 will be: 10 of them are to be earned.
+        assert!(!bursts.is_due(Duration::from_millis(990), Duration::ZERO));
+        assert!(bursts.is_due(Duration::from_millis(1040), Duration::ZERO));
+    }
+
+    #[test]
     fn what_is_refused_is_tried_again_later() {
-        let mut bursts = Bursts::begin(50.0, false, false);
+        let mut bursts = Bursts::begin(terms(50.0, false));
         let _ = bursts.over(&burst(0, 15), 0);
         bursts.refuse("busy".to_owned());
         assert!(!bursts.is_due(Duration::from_millis(900), Duration::ZERO));

@@ -34,7 +34,7 @@ use crate::kernel::perf::breakpoint::Breakpoint;
 
 /// Instructions that are counted at a time: a processor has four debug registers.
 pub const PLACES: usize = 4;
-/// Native CPU time of a trial: that of a burst.
+/// Native CPU time of a trial.
 const LENGTH: Duration = Duration::from_millis(20);
 /// Executions that are worth being counted, at least.
 const LEAST: u64 = 6;
@@ -71,12 +71,15 @@ fn toll() -> Option<f64> {
     })
 }
 
-/// Executions in a burst of an instruction that may be counted, and those of all that are counted at a time at most, if any may.
-pub fn wanted() -> Option<RangeInclusive<u64>> {
-    wanted_at(toll()?)
+/// Executions in a burst of this length of an instruction that may be counted, and those of all that are counted at a time at most, if any may.
+pub fn wanted(burst: Duration) -> Option<RangeInclusive<u64>> {
+    let wanted = wanted_at(toll()?)?;
+    // As often in the time of a trial.
+    let times = |times: u64| (times as f64 * burst.as_secs_f64() / LENGTH.as_secs_f64()) as u64;
+    Some(times(*wanted.start())..=times(*wanted.end()))
 }
 
-/// The same where one execution costs `toll` nanoseconds.
+/// The same for a burst of [`LENGTH`], where one execution costs `toll` nanoseconds.
 fn wanted_at(toll: f64) -> Option<RangeInclusive<u64>> {
     let most = (PAID / toll).min(MOST) as u64;
     (most >= LEAST).then_some(LEAST..=most)

@@ -92,8 +92,6 @@ pub struct Runtime {
     pub threads: Vec<*const Thread>,
     /// The areas of all threads so far.
     pub areas: Vec<*const Thread>,
-    /// The process has rested, and not all of its code was such that nothing can have changed it meanwhile.
-    pub doubtful: bool,
     /// Stack frames are taken to be written by their own thread alone.
     pub aggressive: bool,
     /// Others than the one thread may write this memory.

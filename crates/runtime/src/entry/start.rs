@@ -338,7 +338,6 @@ fn runtime_of(
         reclaim_at: 0,
         threads: vec![],
         areas: vec![],
-        doubtful: false,
         aggressive: plan.aggressive,
         overflowing: plan.shared_memory,
         evict: None,

@@ -337,15 +337,13 @@ impl Pages {
         }
     }
 
-    /// No page is protected while the process rests. Returns whether there was code in pages that the app may write to.
-    pub fn rest(&mut self) -> bool {
-        let any = !self.pages.is_empty();
+    /// No page is protected while the process rests.
+    pub fn rest(&mut self) {
         self.close();
         *self = Self {
             unsteady: self.unsteady,
             ..Self::default()
         };
-        any
     }
 
     /// The pages from the start of `range` on of which the same is true.

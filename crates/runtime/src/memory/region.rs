@@ -194,27 +194,34 @@ impl Regions {
         }
     }
 
-    /// Forgets what does not hold any more in a process that has been native for a time, and code of files that it may write to.
-    /// Returns whether that is nothing.
-    pub fn recall(&mut self) -> bool {
+    /// Forgets what may not hold any more in a process that has been native for a time: all but code of files that are mapped as before, and
+    /// that it may not write to. Returns where that was.
+    pub fn recall(&mut self) -> Vec<Range> {
         let all = read_all().unwrap_or_default();
         self.share_all(&all);
         let Self { known, shared, .. } = self;
-        let before = known.len();
-        known.retain(|m| {
+        let stays = |m: &Mapping| {
             let start = all.partition_point(|other| other.range.end <= m.range.start);
             let is_of = |file: &File| file.inode == m.inode && file.device == m.device;
             m.nature() == Nature::Fixed
                 && all.get(start).is_some_and(|found| m.is_same(found))
                 && !shared.iter().any(is_of)
+        };
+        let mut gone = Vec::new();
+        known.retain(|m| {
+            let stays = stays(m);
+            if !stays {
+                gone.push(m.range);
+            }
+            stays
         });
         known.iter_mut().for_each(|m| m.verified.clear());
         let is_one = |file: &File, fd| known.iter().any(|m| file.is_of(&m.file(), fd));
         if is_any_open(is_one) {
-            known.clear();
+            gone.extend(known.drain(..).map(|m| m.range));
         }
         self.last = 0;
-        known.len() == before
+        gone
     }
 
     /// Returns whether the code of a page of a known region can be read. If it must be brought first, `away` says so.

@@ -10,14 +10,16 @@
 //! has the app's dispositions again, and limits that allow for our memory, no page is protected, and a forked child has none of our memory.
 //!
 //! *Wake.* The host stops all threads, and has one run [`wake`] with the ids of all. It adopts the dispositions as they are by now, gives
-//! each thread an area (the one that it had, if there is one), and drops all translated code unless it is sure that the
+//! each thread an area (the one that it had, if there is one), and puts translated code in doubt unless it is sure that the
 //! code is what it was. Then each thread is led to `arch::join`, as when a process is attached.
 //!
 //! # Why it is correct
 //! * No thread is under control when either is run, so all areas are free but for what their threads counted.
-//! * Translated code is kept only if each region that it was made of is mapped from the same place of the same file, not writable,
-//!   and if the process does not write to the file. The host has seen besides that no page of it was written to. What was made of
-//!   other code is always dropped.
+//! * Translated code is entered as before only if its region is mapped from the same place of the same file, not writable,
+//!   and if the process does not write to the file. The host has seen besides that no page of a file's code was written to, or all translated code is
+//!   dropped.
+//! * What was made of other code, or of a mapping that has changed, is suspect: it is compared with the code that is there before it is entered again
+//!   (`cache::suspect`). So programs that generate code pay for a comparison of what they execute again.
 //! * What else the runtime believes of the app (dispositions, limits, masks, alternate stacks) is read anew.
 //!
 //! **I40 (native at rest).** While a process rests all its threads are native, and what the kernel keeps for it is the app's. Code is kept only if it is known to be the same.
@@ -44,7 +46,8 @@ use crate::process::loan::stop_for_host;
 
 /// The process rests from now on. No thread is under control.
 pub fn rest(runtime: &mut Runtime) {
-    runtime.doubtful |= runtime.code_pages.rest();
+    // What was made of these pages is put in doubt when it wakes.
+    runtime.code_pages.rest();
     runtime.threads.clear();
     advise(nr::MADV_DONTFORK);
 }
@@ -95,9 +98,11 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
     };
     advise(nr::MADV_DOFORK);
     locking::forget();
-    let same = runtime.regions.recall();
+    for range in runtime.regions.recall() {
+        runtime.doubt(range);
+    }
     runtime.meet_rings();
-    if core::mem::take(&mut runtime.doubtful) || !same || told.drop_all != 0 {
+    if told.drop_all != 0 {
         runtime.drop_all(Flush::Asked, true);
     }
     drop(runtime);

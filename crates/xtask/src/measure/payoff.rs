@@ -74,31 +74,36 @@ const fn profile(
 const EXACT: Profile = profile("exact", "", &[]);
 const PROFILES: [Profile; 9] = [
     profile("R257", "R257, inferred", &["-c", "R257"]),
-    profile("budget 5", "budget 5, inferred", &["--budget", "5"]),
+    profile("budget 5", "budget 5, inferred", BUDGET_5),
     profile("budget 3", "budget 3, inferred", &["--budget", "3"]),
-    profile("budget 1", "budget 1, inferred", &["--budget", "1"]),
-    profile("bursts 5", "bursts 5, inferred", BURSTS_5),
-    profile("bursts 2", "bursts 2, inferred", BURSTS_2),
+    profile("budget 2", "budget 2, inferred", BUDGET_2),
+    profile("budget 1", "budget 1, inferred", BUDGET_1),
     Profile {
         seconds: Some(10.0),
-        ..profile("bursts 5, 10 s", "bursts 5, 10 s, inferred", BURSTS_5)
+        ..profile("budget 5, 10 s", "budget 5, 10 s, inferred", BUDGET_5)
     },
     Profile {
         seconds: Some(60.0),
-        ..profile("bursts 2, 60 s", "bursts 2, 60 s, inferred", BURSTS_2)
+        ..profile("budget 2, 60 s", "budget 2, 60 s, inferred", BUDGET_2)
     },
     Profile {
         seconds: Some(10.0),
         runs: 10,
         ..profile(
-            "bursts 1, ten times 10 s",
-            "bursts 1, ten times 10 s, inferred",
-            &["--budget", "1", "--bursts"],
+            "budget 1, ten times 10 s",
+            "budget 1, ten times 10 s, inferred",
+            BUDGET_1,
         )
     },
+    profile(
+        "windows 5",
+        "windows 5, inferred",
+        &["--budget", "5", "--windows"],
+    ),
 ];
-const BURSTS_5: &[&str] = &["--budget", "5", "--bursts"];
-const BURSTS_2: &[&str] = &["--budget", "2", "--bursts"];
+const BUDGET_5: &[&str] = &["--budget", "5"];
+const BUDGET_2: &[&str] = &["--budget", "2"];
+const BUDGET_1: &[&str] = &["--budget", "1"];
 const INSTRUMENTED: &str = "BOLT -instrument";
 
 pub(super) fn run(args: &Args) -> Result<(), String> {

@@ -10,7 +10,13 @@ use crate::common::{median, rounds, trommel};
 use trommel_conformance::exec::{Scratch, output};
 
 /// Options of `record`; none: natively.
-const CONFIGURATIONS: [&str; 4] = ["", "--budget 1", "--budget 3", "--budget 10"];
+const CONFIGURATIONS: [&str; 5] = [
+    "",
+    "--budget 1",
+    "--budget 3",
+    "--budget 10",
+    "--budget 1 --windows",
+];
 /// Requests of each kind: some seconds.
 const REQUESTS: &str = "200000";
 /// Requests a second, and milliseconds that half and 99 of 100 take at most.

@@ -2,7 +2,6 @@
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use nix::unistd::Pid;
 use super::stops::{Event, Waited, interrupt, resume, resume_to_call, wait, wait_for_stop};
 use super::{SYSCALL_BYTES, Tracees, other};
 use crate::kernel::maps::{Mapping, mappings};
+use crate::kernel::running::proc_file;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Longest time that a running thread takes to stop.
@@ -199,7 +199,7 @@ impl Tracees {
         if self.gadget != 0 {
             return Ok(());
         }
-        let maps = fs::read(format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
+        let maps = proc_file(&format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
         let is_code = |m: &Mapping<'_>| m.is_executable() && m.is_readable() && !m.is_writable();
         let code = mappings(&maps).filter(|m| is_code(m) && m.path != b"[vsyscall]");
         let mut all: Vec<_> = code.map(|m| (m.path != b"[vdso]", m.range)).collect();

@@ -102,7 +102,7 @@ impl Process {
         let sample = account.over(burst, work);
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
-        *gauge = gauge::wanted()
+        *gauge = gauge::wanted(account.length())
             .map(|times| folder.often(times, gauge::PLACES))
             .and_then(|often| Gauge::begin(identity.pid, &often, sample.executed));
     }

@@ -5,7 +5,7 @@ use super::cost::host_cpu;
 use crate::serve::news::News;
 use crate::serve::process::bursts::Line;
 use crate::takeover::keeper::{Message, Parting};
-use crate::windows::bursts::Bursts;
+use crate::windows::bursts::{Bursts, Terms};
 
 impl Session<'_> {
     /// The process that has begun last is controlled in bursts, of which the first goes on. `from_start`: it was started by us.
@@ -13,11 +13,16 @@ impl Session<'_> {
         let Some(sampling) = self.options.sampling else {
             return;
         };
-        let hasty = self.options.stress.bursts != 0;
-        let bursts = Bursts::begin(sampling.budget, from_start, hasty);
-        if let Some((_, process)) = self.processes.last_mut() {
-            process.in_bursts(bursts, line);
-        }
+        let Some((_, process)) = self.processes.last_mut() else {
+            return;
+        };
+        let terms = Terms {
+            budget: sampling.budget,
+            from_start,
+            first: !from_start || self.main == Some(process.identity.pid),
+            hasty: self.options.stress.bursts != 0,
+        };
+        process.in_bursts(Bursts::begin(terms), line);
     }
 
     /// Takes note of bursts that have ended, and asks for the next ones when they are due.

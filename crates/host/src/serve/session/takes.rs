@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use trommel_compress::random::SplitMix64;
 
 use super::Session;
 use crate::channel::family::Family;
@@ -43,6 +44,7 @@ use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
 use crate::takeover::forked::{children, is_alone, share_memory};
 use crate::takeover::keeper::Keeper;
+use crate::windows::bursts::Bursts;
 
 /// From one look to the next.
 const OFTEN: Duration = Duration::from_millis(250);
@@ -83,12 +85,23 @@ impl Session<'_> {
             if let Some(cpu) = cpu.filter(|_| late.is_some()) {
                 next = next.min(self.execed.step(pid, cpu));
             }
+            let worth = self.bursts_begin_after(pid).unwrap_or(worth);
             match cpu.and_then(|cpu| worth.checked_sub(cpu)) {
                 Some(Duration::ZERO) | None => self.take(pid, parent),
                 Some(left) => next = next.min(left),
             }
         }
         self.execed.next = next.max(SOONEST);
+    }
+
+    /// CPU time that a process which the first one has started uses natively before its first burst.
+    fn bursts_begin_after(&self, pid: Pid) -> Option<Duration> {
+        const PARTS: u64 = 1024;
+        let sampling = self.options.sampling.filter(|_| self.options.bursts)?;
+        let is_random = self.main != Some(pid) && self.options.stress.bursts == 0;
+        let parts = 1 + SplitMix64::new(pid.as_raw() as u64).draw() % PARTS;
+        let earned = Bursts::earned_after(sampling.budget);
+        is_random.then(|| earned.mul_f64(parts as f64 / PARTS as f64))
     }
 
     /// Keepers of processes that have ended are needed no more.
