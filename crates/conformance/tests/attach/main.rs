@@ -27,7 +27,7 @@ use refusals::{dispatched, filters, limited, narrow, refusals, reported, without
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -42,6 +42,7 @@ const CASES: [Case; 14] = [
     ("rings", "", &["{}"]),
     ("rings", "", &["{}", "workers"]),
     ("remade", "", &["{}"]),
+    ("remade", "", &["{}", "files"]),
 ];
 
 /// A way to observe.
@@ -87,7 +88,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7, 9, 10, 11, 12, 13] {
+    for n in [0, 1, 5, 7, 9, 10, 11, 12, 13, 14] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {

@@ -57,6 +57,11 @@ impl<'a> Mapping<'a> {
         self.rights[1] == b'w'
     }
 
+    /// Returns whether it is shared with other mappings of the same file.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.rights[3] == b's'
+    }
+
     /// Returns whether it may be executed.
     pub(crate) fn is_executable(&self) -> bool {
         self.rights[2] == b'x'

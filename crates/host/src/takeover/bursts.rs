@@ -19,7 +19,7 @@
 //! # Why it is correct
 //! * Whatever is not known to be the same counts as changed, and then all translated code is dropped.
 //! * Each step but the last leaves the process at rest or under control, and is undone where it fails.
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -32,7 +32,7 @@ use trommel_queue::thread_page::{Attached, GO};
 use trommel_queue::wake::{ASLEEP, AWAKE, Wake};
 
 use crate::kernel::limits::Limits;
-use crate::kernel::maps::mappings;
+use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::running::{self, Refusal, proc_file, restricts_itself};
 use crate::ptrace::tracee::{StopFailure, Tracees};
 use crate::takeover::attach::{enter, locked_memory, threads};
@@ -76,33 +76,38 @@ impl Code {
                 // The kernel's own.
                 continue;
             }
-            if mapping.inode == 0 {
-                // The runtime's, or generated: the runtime knows which of it was translated.
+            if mapping.inode == 0 || mapping.is_shared() || mapping.is_writable() {
+                // The runtime's own, or generated: what was translated of it is compared.
                 continue;
             }
-            if mapping.is_writable() || is_any_written(&pages, &mapping.range)? {
+            if is_any_written(&pages, &mapping.range)? {
                 return None;
             }
             found.push(Piece {
                 range: (mapping.range.start, mapping.range.end),
                 offset: mapping.offset,
                 path: mapping.path.to_vec(),
-                file: file(pid, mapping.path, mapping.inode)?,
+                file: file(pid, &mapping)?,
             });
         }
         Some(Self(found))
     }
 }
 
-/// Returns words that differ once the file was written to.
-fn file(pid: Pid, path: &[u8], inode: u64) -> Option<[u64; 7]> {
+/// Returns words that differ once the mapped file was written to.
+fn file(pid: Pid, mapping: &Mapping<'_>) -> Option<[u64; 7]> {
     use std::os::unix::ffi::OsStrExt;
-    let relative = std::ffi::OsStr::from_bytes(path.strip_prefix(b"/")?);
+    let relative = std::ffi::OsStr::from_bytes(mapping.path.strip_prefix(b"/")?);
     let path = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
-    let is = fs::metadata(path).ok()?;
+    let is_it = |found: &Metadata| found.ino() == mapping.inode;
+    // A file that was deleted, or replaced by another, has no path any more. Not everybody may look at it.
+    let (start, end) = (mapping.range.start, mapping.range.end);
+    let nameless = || fs::metadata(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    let named = fs::metadata(path).ok().filter(is_it);
+    let is = named.or_else(|| nameless().ok().filter(is_it))?;
     let times = [is.mtime(), is.mtime_nsec(), is.ctime(), is.ctime_nsec()];
     let [a, b, c, d] = times.map(|time| time as u64);
-    (is.ino() == inode).then_some([is.dev(), is.ino(), is.size(), a, b, c, d])
+    Some([is.dev(), is.ino(), is.size(), a, b, c, d])
 }
 
 /// Returns whether a page of a private mapping of a file is not the file's any more. `None`: that is not known.
