@@ -388,7 +388,16 @@ fn executes() -> Result<(), String> {
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let data = scratch.path("data");
         let mut command = Command::new(bin());
-        let options = ["record", "--quiet", "--budget", "20", "--windows", "-e", "edge", "-o"];
+        let options = [
+            "record",
+            "--quiet",
+            "--budget",
+            "20",
+            "--windows",
+            "-e",
+            "edge",
+            "-o",
+        ];
         command
             .args(options)
             .arg(&data)

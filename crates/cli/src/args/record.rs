@@ -127,7 +127,12 @@ pub(crate) struct RecordArgs {
     ///
     /// A window begins in the thread itself. All windows together see a thousandth of what bursts see.
     /// It is the default for events other than edges and calls. See `trommel help values`.
-    #[arg(long, requires = "budget", conflicts_with = "all", help_heading = "Cost")]
+    #[arg(
+        long,
+        requires = "budget",
+        conflicts_with = "all",
+        help_heading = "Cost"
+    )]
     pub(crate) windows: bool,
 
     /// Take this many windows in a second of each thread's CPU time

@@ -536,7 +536,11 @@ fn replaced() -> Result<(), String> {
     let program = build(&scratch, "threads", "")?;
     let mut running = Running::start(&program, &["60", "2", "0"].map(str::to_owned))?;
     let before = running.traces()?;
-    for options in [&["--budget", "5", "--windows"][..], &["--rate", "2000"], &[]] {
+    for options in [
+        &["--budget", "5", "--windows"][..],
+        &["--rate", "2000"],
+        &[],
+    ] {
         for n in 0..TIMES {
             let mut first = Command::new(bin)
                 .args(["record", "--quiet", "-e", "edge,call", "-p", &running.pid()])

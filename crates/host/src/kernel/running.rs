@@ -282,8 +282,7 @@ pub fn serves_faults(pid: Pid) -> bool {
     let files = fs::read_dir(format!("/proc/{pid}/fd"));
     let files: Vec<_> = files.into_iter().flatten().flatten().collect();
     let is_one = |name: PathBuf| name.as_os_str().as_bytes() == NAME;
-    files.len() > MOST
-        || (files.iter()).any(|file| fs::read_link(file.path()).is_ok_and(is_one))
+    files.len() > MOST || (files.iter()).any(|file| fs::read_link(file.path()).is_ok_and(is_one))
 }
 
 /// Returns whether the kernel lets us read filters of others: we have CAP_SYS_ADMIN, and none ourselves.

@@ -57,7 +57,7 @@ pub struct Burst {
     pub keeper: u64,
 }
 
-/// How the bursts of a process are begun.
+/// Terms on which the bursts of a process are begun.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Terms {
     /// Percent that may be paid.
@@ -257,7 +257,8 @@ impl Bursts {
 
     /// Native time up to the moment when the process has used so much CPU time, with that of what bursts executed.
     fn native_until(&self, cpu: u64) -> f64 {
-        self.spent.native + self.covered() + cpu.saturating_sub(self.ended) as f64 - self.spent.measuring
+        self.spent.native + self.covered() + cpu.saturating_sub(self.ended) as f64
+            - self.spent.measuring
     }
 
     /// Returns whether the next burst is to begin, when the process has used so much CPU time and we, without the keeper, `host`. Then
