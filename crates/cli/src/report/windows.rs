@@ -39,24 +39,7 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     );
     let coverage = format!("{:.4} % of the program's CPU time", windows.coverage());
     if windows.are_bursts() {
-        let paid = format!(
-            "{:.2} %: {:.2} % of the program's CPU time ({} in bursts), {:.2} % of the run by trommel ({})",
-            windows.cost(),
-            windows.cost_of_target(),
-            duration(windows.in_windows),
-            windows.cost_of_host(),
-            duration(windows.host),
-        );
-        let taken = match windows.taken {
-            0 => windows.pacing.clone(),
-            taken => format!("{}, {}", grouped(taken), windows.pacing),
-        };
-        return vec![
-            ("budget", wanted),
-            ("paid", paid),
-            ("bursts", taken),
-            ("coverage", coverage),
-        ];
+        return of_bursts(windows, wanted, coverage);
     }
     let mut lines = vec![
         ("budget", wanted),
@@ -77,6 +60,33 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
         lines.push(("callers", told));
     }
     lines
+}
+
+/// Lines about bursts.
+fn of_bursts(windows: &Windows, wanted: String, coverage: String) -> Vec<(&'static str, String)> {
+    /// Nanoseconds of CPU time in which what is spent in advance is earned.
+    const SHORT: u64 = 5_000_000_000;
+    let mut paid = format!(
+        "{:.2} %: {:.2} % of the program's CPU time ({} in bursts), {:.2} % of the run by trommel ({})",
+        windows.cost(),
+        windows.cost_of_target(),
+        duration(windows.in_windows),
+        windows.cost_of_host(),
+        duration(windows.host),
+    );
+    if windows.cpu < SHORT && windows.cost() > windows.budget {
+        paid += "; a short run may pay more, as its first burst is not earned yet";
+    }
+    let taken = match windows.taken {
+        0 => windows.pacing.clone(),
+        taken => format!("{}, {}", grouped(taken), windows.pacing),
+    };
+    vec![
+        ("budget", wanted),
+        ("paid", paid),
+        ("bursts", taken),
+        ("coverage", coverage),
+    ]
 }
 
 /// The same before a table.

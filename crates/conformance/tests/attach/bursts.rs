@@ -42,6 +42,29 @@ pub(super) fn burst_counts() -> Result<(), String> {
     }
 }
 
+/// Code that the program makes while it is native, at the place where other code was translated, is what it executes in the next burst.
+pub(super) fn made_anew(words: &[&str]) -> Result<(), String> {
+    const TIMES: usize = 3;
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "remade", "")?;
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    let mut running = Running::start(&program, &words)?;
+    for _ in 0..TIMES {
+        let options = ["-p", &running.pid(), "--duration", "0.8"];
+        let done = record_by(
+            &scratch,
+            &IN_BURSTS,
+            &[IN_BURSTS.options, &options].concat(),
+        )?;
+        well(&done)?;
+    }
+    running.stop()?;
+    match running.output()?.trim() {
+        "good" => Ok(()),
+        other => Err(other.to_owned()),
+    }
+}
+
 /// A program of many threads that is killed as its threads are led in or out ends at once, and so does its recording, which is whole.
 pub(super) fn killed_in_bursts() -> Result<(), String> {
     const TIMES: u64 = 8;

@@ -20,14 +20,16 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
 
-use bursts::{burst_counts, family_in_bursts, killed_in_bursts, other_kinds, paced, vforks};
+use bursts::{
+    burst_counts, family_in_bursts, killed_in_bursts, made_anew, other_kinds, paced, vforks,
+};
 use containers::of_a_container;
 use redis::{attached_to, queries_changed};
 use refusals::{dispatched, filters, limited, narrow, refusals, reported, without_descriptor};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 15] = [
+const CASES: [Case; 13] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -41,8 +43,6 @@ const CASES: [Case; 15] = [
     ("blocked", "", &["{}"]),
     ("rings", "", &["{}"]),
     ("rings", "", &["{}", "workers"]),
-    ("remade", "", &["{}"]),
-    ("remade", "", &["{}", "files"]),
 ];
 
 /// A way to observe.
@@ -88,7 +88,7 @@ fn main() {
             Ok(cycles(name, flags, words, &SHORT)?)
         }));
     }
-    for n in [0, 1, 5, 7, 9, 10, 11, 12, 13, 14] {
+    for n in [0, 1, 5, 7, 9, 10, 11, 12] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {
@@ -101,6 +101,10 @@ fn main() {
     }
     trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
     trials.push(Trial::test("counts of bursts", || Ok(burst_counts()?)));
+    for words in [&["60"][..], &["60", "files"]] {
+        let label = format!("code made anew between bursts {}", words[1..].join(" "));
+        trials.push(Trial::test(label, move || Ok(made_anew(words)?)));
+    }
     trials.push(Trial::test("counts of bursts of a started program", || {
         Ok(paced()?)
     }));

@@ -72,7 +72,7 @@ pub enum AttachFailure {
     NoMoment(Pid),
     /// There were more threads than can count in generated code.
     #[error(
-        "it has had more than {COUNTER_ARRAYS} threads at a time, or there is no memory for more; windows do without: add --window"
+        "it has had more than {COUNTER_ARRAYS} threads at a time, or there is no memory for more; windows do without: add --windows"
     )]
     ManyCounting,
     /// The process locks all memory that it maps.
