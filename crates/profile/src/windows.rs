@@ -99,6 +99,9 @@ impl Windows {
 
     /// Adds those of another process that was observed beside the same host.
     pub fn add(&mut self, other: &Self) {
+        if self.taken == 0 && other.taken > 0 {
+            self.pacing.clone_from(&other.pacing);
+        }
         self.add_counts(other);
         // Measured once for all.
         if self.levels.is_none() {
@@ -111,6 +114,9 @@ impl Windows {
 
     /// Adds those of another time, or another host. What was paid is the mean of the processes then, each weighted with its time.
     pub fn add_apart(&mut self, other: &Self) {
+        // In whatever order they come, that of one in which something was seen.
+        let of = |windows: &Self| (windows.taken > 0, windows.pacing.clone());
+        self.pacing = of(self).max(of(other)).1;
         self.add_counts(other);
         self.wall = self.wall.saturating_add(other.wall);
         self.host = self.host.saturating_add(other.host);
@@ -119,9 +125,6 @@ impl Windows {
         if self.cpu > 0 {
             // In the mean.
             self.rate = self.taken as f64 / self.cpu as f64 * 1e9;
-        }
-        if self.pacing < other.pacing {
-            self.pacing.clone_from(&other.pacing);
         }
         let first = |levels: &Option<Levels>| levels.as_ref().map(|l| (l.own, l.cycle.to_bits()));
         let (own, others) = (first(&self.levels), first(&other.levels));

@@ -21,6 +21,8 @@ use crate::fold::folder::{Folder, Mode};
 
 /// Counters read at a time.
 const PIECE: usize = 1 << 13;
+/// Counters compared at a time: most have not changed.
+const FEW: usize = 64;
 
 impl Folder {
     /// Folds bursts of control.
@@ -66,14 +68,20 @@ impl Folder {
         for first in (0..paths).step_by(PIECE) {
             let words = &mut words[..PIECE.min(paths - first)];
             shared.read_counter_array(number, first, words)?;
-            for (n, &word) in words.iter().enumerate() {
-                let before = std::mem::replace(&mut bursts.before[number].1[first + n], word);
-                // A program may have written anything.
-                let count = word.saturating_sub(before);
-                if count != 0 {
-                    let met = self.path(shared, (first + n) as u32)?;
-                    bursts.add(met, count);
+            let before = &mut bursts.before[number].1[first..first + words.len()];
+            let mut counted = Vec::new();
+            let few = words.chunks(FEW).zip(before.chunks_mut(FEW));
+            for (n, (words, before)) in few.enumerate().filter(|(_, (now, old))| now != old) {
+                let path = first + n * FEW;
+                for ((path, &word), before) in (path..).zip(words).zip(before) {
+                    // A program may have written anything.
+                    let count = word.saturating_sub(std::mem::replace(before, word));
+                    counted.push((path as u32, count));
                 }
+            }
+            for (path, count) in counted.into_iter().filter(|(_, count)| *count != 0) {
+                let met = self.path(shared, path)?;
+                bursts.add(met, count);
             }
         }
         Ok(())

@@ -33,6 +33,8 @@ const SLOWDOWN: f64 = 1.5;
 const UNCERTAINTY: f64 = 0.136;
 /// Expected cost of a burst before there was one, in nanoseconds.
 const GUESS: f64 = 30e6;
+/// The same for a program that another process of the run has executed, with what it takes to attach to it and to learn of its code.
+const ATTACHING: f64 = 60e6;
 /// Cost that may be spent before it is earned, in nanoseconds: half a point of a budget, in percent, of a run of five seconds.
 const CREDIT: f64 = 25e6;
 /// No burst begins sooner.
@@ -134,9 +136,9 @@ pub fn length(budget: f64) -> Duration {
 }
 
 impl Bursts {
-    /// CPU time that a process uses natively to earn what a first burst is expected to cost.
+    /// CPU time that a process which another one of the run has started uses natively to earn what a first burst is expected to cost.
     pub fn earned_after(budget: f64) -> Duration {
-        Duration::from_nanos((GUESS * 100.0 / budget) as u64)
+        Duration::from_nanos((ATTACHING * 100.0 / budget) as u64)
     }
 
     /// CPU time that the first process of a run uses natively before its first burst.
@@ -383,7 +385,7 @@ mod tests {
         let sample = bursts.over(&burst(400, 415), 0);
         assert!((sample.weight * sample.covered - 410e6).abs() < 10.0);
         // What it has cost is earned by then.
-        assert_eq!(Bursts::earned_after(5.0), Duration::from_millis(600));
+        assert_eq!(Bursts::earned_after(5.0), Duration::from_millis(1200));
         let account = bursts.account(Duration::ZERO);
         assert!(account.in_windows as f64 <= 0.05 * account.cpu as f64);
     }
