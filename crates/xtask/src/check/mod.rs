@@ -2,6 +2,7 @@
 
 mod benchmark;
 mod conform;
+mod containers;
 mod corpus;
 mod counts;
 mod long;
@@ -19,6 +20,7 @@ pub(crate) enum Chore {
     Counts(counts::Args),
     Real(real::Args),
     Conform(conform::Args),
+    Containers(containers::Args),
     Gc(gc::Stress),
     Long(long::Args),
     Parquet(parquet::Args),
@@ -32,6 +34,7 @@ impl Chore {
             Chore::Counts(args) => counts::run(args),
             Chore::Real(args) => real::run(args),
             Chore::Conform(args) => conform::run(args),
+            Chore::Containers(args) => containers::run(args),
             Chore::Gc(args) => gc::stress(args),
             Chore::Long(args) => long::run(args),
             Chore::Parquet(args) => parquet::run(args),
