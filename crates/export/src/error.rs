@@ -81,10 +81,12 @@ pub enum ExportError {
         format: &'static str,
     },
     /// A module without debug information.
-    #[error("{module}: has no debug information, and {format} counts source lines; {remedy}")]
+    #[error("{module}: {what}, and {format} counts source lines; {remedy}")]
     NoLines {
         /// Path of the module.
         module: String,
+        /// What is missing.
+        what: &'static str,
         /// The format.
         format: &'static str,
         /// The way to have it.

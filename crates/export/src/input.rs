@@ -129,12 +129,24 @@ impl<'f> Input<'_, 'f> {
     /// The reason why a module has no source lines.
     pub(crate) fn lineless(&self, module: ModuleId, format: &'static str) -> ExportError {
         let own = self.symbols.own_tables(module);
-        let remedy = match own.is_some_and(|own| own.rewritten) {
-            true => "BOLT keeps it with --update-debug-sections",
-            false => "compile with -g",
+        let (what, remedy) = match own {
+            Some(own) if own.old_packed => (
+                "has its debug information in .zdebug sections, which LLVM does not read",
+                "link with -gz=zlib, or use autofdo",
+            ),
+            _ if self.symbols.has_split_debug(module) => (
+                "has its debug information in .dwo files",
+                "compile without -gsplit-dwarf, or use profgen: llvm-profgen reads .dwo files",
+            ),
+            Some(own) if own.rewritten => (
+                "has no debug information",
+                "BOLT keeps it with --update-debug-sections",
+            ),
+            _ => ("has no debug information", "compile with -g"),
         };
         ExportError::NoLines {
             module: self.path(module),
+            what,
             format,
             remedy,
         }

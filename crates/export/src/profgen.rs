@@ -57,7 +57,7 @@ impl Format for Profgen {
             return Err(input.nameless(flow.module, self.name()));
         }
         let separate = input.symbols.separate_debug(flow.module);
-        if separate.is_none() && own.is_some_and(|own| !own.debug) {
+        if separate.is_none() && own.is_some_and(|own| !own.debug || own.old_packed) {
             return Err(input.lineless(flow.module, self.name()));
         }
         let base = input.symbols.code_base(flow.module).unwrap_or(0);

@@ -111,7 +111,7 @@ impl<'a> ObjectFile<'a> {
     }
 
     /// The section of a name, such as `.debug_info`, or `.zdebug_info` in its place.
-    fn debug_section(&self, name: &str) -> Option<(&'a [u8], &'a Section)> {
+    pub(crate) fn debug_section(&self, name: &str) -> Option<(&'a [u8], &'a Section)> {
         let older = |found: &[u8]| {
             let rest = found.strip_prefix(b".z");
             rest.is_some_and(|rest| name.as_bytes().strip_prefix(b".") == Some(rest))

@@ -17,7 +17,7 @@ use crate::files::Files;
 use crate::listing::{FunctionSymbol, function_symbols, has_labels, section_symbols};
 use crate::object_file::ObjectFile;
 use crate::separate::{DebugPlaces, Separate, mini};
-use crate::sources::Sources;
+use crate::sources::{self, Sources};
 use crate::spans::Spans;
 use crate::table::SymbolIndex;
 use crate::vdso::own_vdso;
@@ -83,8 +83,10 @@ pub struct OwnTables {
     pub symbols: bool,
     /// Symbols of places in code, functions or not.
     pub labels: bool,
-    /// Debug information (`.debug_info`).
+    /// Debug information, packed or not.
     pub debug: bool,
+    /// Debug information packed as before ELF had a way for it (`.zdebug_info`), which LLVM does not read.
+    pub old_packed: bool,
     /// Relocations of code, which `--emit-relocs` keeps.
     pub relocations: bool,
     /// BOLT has rewritten the file.
@@ -280,7 +282,8 @@ impl<'a> Symbols<'a> {
         Some(OwnTables {
             symbols: function_symbols(file).iter().any(|f| f.size > 0),
             labels: has_labels(file),
-            debug: file.section(".debug_info").is_some(),
+            debug: file.debug_section(".debug_info").is_some(),
+            old_packed: file.section(".zdebug_info").is_some(),
             relocations: file.sections().any(relocations),
             rewritten: file.section(".note.bolt_info").is_some(),
             origins: file.section(".note.bolt_bat").is_some(),
@@ -326,6 +329,14 @@ impl<'a> Symbols<'a> {
             Some(symbol.name)
         };
         Some(Sources::of(&dwarf, symbol)).filter(|sources| !sources.is_empty())
+    }
+
+    /// Says whether debug information of a module is in files of their own, which are not read (`-gsplit-dwarf`).
+    pub fn has_split_debug(&self, module: ModuleId) -> bool {
+        let source = self.modules.get(usize::from(module.0));
+        let opened = source.and_then(|source| source.opened(self.files).as_ref().ok());
+        let dwarf = opened.and_then(|opened| opened.dwarf(self.files));
+        dwarf.is_some_and(|dwarf| sources::is_split(&dwarf))
     }
 
     /// The vaddrs that a module occupies, as its program headers say.

@@ -21,6 +21,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
         profgen,
     ),
     ("stripped: what a format lacks is said", lacking),
+    (
+        "stripped: where debug information is elsewhere is said",
+        elsewhere,
+    ),
 ];
 
 /// `f` and `g` have parts that are rarely executed. Only `main` and `f` are global.
@@ -167,4 +171,27 @@ fn lacking() -> Result<(), String> {
         says(&bare, format, "has no debug information, so")?;
     }
     Ok(())
+}
+
+/// Debug information in files of their own, which are not read, and packed as LLVM does not read it.
+fn elsewhere() -> Result<(), String> {
+    let split = recorded(&["-gsplit-dwarf"])?;
+    for format in ["autofdo", "autofdo-extbinary", "gcov-autofdo"] {
+        refused(
+            &split,
+            &["-f", format],
+            "without -gsplit-dwarf, or use profgen",
+        )?;
+    }
+    let packed = recorded(&["-gz=zlib-gnu"])?;
+    refused(
+        &packed,
+        &["-f", "profgen"],
+        "link with -gz=zlib, or use autofdo",
+    )?;
+    let (_, said) = packed.exported("callgrind", &[])?;
+    match said.contains("debug information") {
+        true => Err(said),
+        false => packed.export("autofdo", &[]).map(drop),
+    }
 }

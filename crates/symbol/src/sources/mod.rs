@@ -80,6 +80,20 @@ pub struct Sources {
     rows: Vec<Row>,
 }
 
+/// Says whether a unit of the debug information is in a file of its own (`.dwo`).
+pub(crate) fn is_split(dwarf: &Dwarf<Slice<'_>>) -> bool {
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        if dwarf
+            .unit(header)
+            .is_ok_and(|unit| unit.dwo_name().is_ok_and(|name| name.is_some()))
+        {
+            return true;
+        }
+    }
+    false
+}
+
 impl Sources {
     /// Those of a module, with the symbol that begins at an address.
     pub(crate) fn of(dwarf: &Dwarf<Slice<'_>>, symbol: impl Fn(u64) -> Option<Vec<u8>>) -> Self {
