@@ -85,7 +85,7 @@ pub enum ExportError {
     NoLines {
         /// Path of the module.
         module: String,
-        /// What is missing.
+        /// The state of its debug information, in words.
         what: &'static str,
         /// The format.
         format: &'static str,

@@ -7,6 +7,8 @@
 //!
 //! A path is one of the process. Where that sees other files than we do (a container), its file is found through `/proc/PID/root`, and the
 //! module has that path, unless ours has the same build id: what is at the path here may be another program.
+//!
+//! A file may be replaced between its mapping and the look at it. Then it is opened as the process has it mapped.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -14,7 +16,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nix::unistd::Pid;
@@ -99,7 +101,7 @@ impl Images {
 
     fn image(&self, path: &[u8], inode: u64) -> Option<Rc<elf::Image>> {
         let mut files = self.0.files.borrow_mut();
-        let inspect = || match elf::inspect(Path::new(OsStr::from_bytes(path))) {
+        let inspect = || match elf::inspect(&self.there(path, inode)) {
             Ok(Format::Elf(image)) => Some(Rc::new(image)),
             _ => None,
         };
@@ -121,7 +123,7 @@ impl Images {
             return None;
         }
         let read = || {
-            let file = File::open(OsStr::from_bytes(path)).ok()?;
+            let file = File::open(self.there(path, inode)).ok()?;
             image.code_checksum(&file)
         };
         let mut codes = self.0.codes.borrow_mut();
@@ -130,16 +132,45 @@ impl Images {
 
     fn frames(&self, path: &[u8], inode: u64, image: &elf::Image) -> Option<Rc<Frames>> {
         let mut frames = self.0.frames.borrow_mut();
-        let find = || Frames::of(Path::new(OsStr::from_bytes(path)), image).map(Rc::new);
+        let find = || Frames::of(&self.there(path, inode), image).map(Rc::new);
         (frames.entry((path.to_vec(), inode)))
             .or_insert_with(find)
             .clone()
+    }
+
+    /// Returns the path at which a file can be opened that was at `path` when it was mapped. Another one may have taken its place since.
+    fn there(&self, path: &[u8], inode: u64) -> PathBuf {
+        let own = PathBuf::from(OsStr::from_bytes(path));
+        let is_it = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.ino() == inode);
+        let Some(Seer { pid, .. }) = self.1.filter(|_| inode != 0 && !is_it(&own)) else {
+            return own;
+        };
+        // Some file systems have other numbers in maps. What was replaced is marked there.
+        let Some(range) = deleted(pid, inode) else {
+            return own;
+        };
+        let of_process = PathBuf::from(format!("/proc/{pid}"));
+        let mapped = of_process.join(format!("map_files/{:x}-{:x}", range.start, range.end));
+        let places = [mapped, of_process.join("exe")];
+        let gone = || PathBuf::from(OsStr::from_bytes(&[path, DELETED].concat()));
+        places.into_iter().find(|p| is_it(p)).unwrap_or_else(gone)
     }
 
     fn vdso_build_id(&self) -> Vec<u8> {
         let read = || own_vdso().map_or_else(Vec::new, |v| build_id_of(&v));
         self.0.vdso.get_or_init(read).clone()
     }
+}
+
+/// The end of a path in maps whose file was removed or replaced.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Returns where a process has mapped a file of this inode that is at its path no more.
+fn deleted(pid: Pid, inode: u64) -> Option<std::ops::Range<u64>> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let mut found = maps::mappings(&text);
+    let mapping = found.find(|m| m.inode == inode && m.path.ends_with(DELETED))?;
+    Some(mapping.range)
 }
 
 /// Returns true if a process sees other files than we do. `None`: it is gone.
@@ -384,6 +415,29 @@ mod tests {
         assert_eq!(found, Place::new(ModuleId(3), Vaddr(0x10)));
         let names: Vec<&[u8]> = m.list.iter().map(|module| &module.path[..]).collect();
         assert_eq!(names, [&b"[anon]"[..], b"/a", b"[kernel]", b"/b"]);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_opened_as_it_is_mapped() {
+        let dir = std::env::temp_dir().join(format!("trommel-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("file");
+        std::fs::copy("/bin/sleep", &path).expect("a copy");
+        let mut command = std::process::Command::new(&path);
+        let mut child = command.arg("60").spawn().expect("it runs");
+        let inode = std::fs::metadata(&path).expect("its inode").ino();
+        std::fs::write(dir.join("other"), b"no program").expect("another file");
+        std::fs::rename(dir.join("other"), &path).expect("it takes the place");
+        let images = Images::default().seen_by(Pid::from_raw(child.id() as i32));
+        let bytes = path.as_os_str().as_bytes();
+        let there = images.there(bytes, inode);
+        let image = images.image(bytes, inode);
+        child.kill().expect("it ends");
+        child.wait().expect("it has ended");
+        // Without rights it is opened as the program of the process.
+        assert_ne!(there, path);
+        assert!(image.is_some(), "{there:?}");
+        std::fs::remove_dir_all(dir).expect("the directory is removed");
     }
 
     #[test]
