@@ -55,6 +55,7 @@ fn look_everywhere(bytes: Vec<u8>) {
     };
     let mut symbols = Symbols::new(&files, &[module]);
     symbols.set_image(ModuleId(1), bytes);
+    let _ = symbols.sources(ModuleId(1));
     for vaddr in (0..0x5000).step_by(61).chain([u64::MAX >> 16, 1 << 40]) {
         let _ = symbols.locate(Place::new(ModuleId(1), Vaddr(vaddr)));
     }
@@ -139,4 +140,54 @@ proptest! {
     fn any_name_can_be_demangled(name in "(_Z|_R|_ZN|__Z)?[a-zA-Z0-9_]{0,60}") {
         let _ = trommel_symbol::demangle(name.as_bytes());
     }
+}
+
+/// A function that would end beyond all addresses.
+#[test]
+fn a_size_that_overflows_is_left_out() {
+    let dir = std::env::temp_dir().join(format!("trommel-beyond-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("temp dir");
+    let text = "
+        .text
+        .globl _start
+        _start: ret
+        .section .debug_abbrev,\"\",@progbits
+        .byte 1, 0x11, 1, 0x03, 0x08, 0, 0
+        .byte 2, 0x2e, 0, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0, 0
+        .byte 0
+        .section .debug_info,\"\",@progbits
+        .long 2f - 1f
+        1: .short 4
+        .long 0
+        .byte 8
+        .byte 1
+        .asciz \"unit\"
+        .byte 2
+        .asciz \"beyond\"
+        .quad 0xfffffffffffffff0, 0x20
+        .byte 2
+        .asciz \"within\"
+        .quad 0x1000, 0x20
+        .byte 0
+        2:
+    ";
+    std::fs::write(dir.join("p.s"), text).expect("source");
+    let mut build = Command::new("cc");
+    build
+        .args(["-nostdlib", "-static", "p.s", "-o", "p"])
+        .current_dir(&dir);
+    assert!(build.status().expect("a C compiler").success());
+    let bytes = std::fs::read(dir.join("p")).expect("program");
+    let _ = std::fs::remove_dir_all(&dir);
+    let files = Files::new();
+    let module = Module {
+        id: ModuleId(1),
+        path: b"/nowhere".to_vec(),
+        ..Module::default()
+    };
+    let mut symbols = Symbols::new(&files, &[module]);
+    symbols.set_image(ModuleId(1), bytes);
+    let sources = symbols.sources(ModuleId(1)).expect("the other function");
+    assert_eq!(sources.function_at(0x1000), Some(&b"within"[..]));
+    assert_eq!(sources.function_at(0xffff_ffff_ffff_fff0), None);
 }

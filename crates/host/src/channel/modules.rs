@@ -76,7 +76,14 @@ impl Images {
             path.starts_with(b"/") && is_elsewhere(seer.pid).unwrap_or(seer.elsewhere)
         };
         let Some(Seer { pid, .. }) = self.1.filter(is_other) else {
-            return path.to_vec();
+            // One that is gone has a path at which nothing else is taken for it.
+            let there = self.there(path, inode);
+            let is_gone = there.as_os_str().as_bytes().ends_with(DELETED);
+            return if is_gone {
+                [path, DELETED].concat()
+            } else {
+                path.to_vec()
+            };
         };
         let theirs = [format!("/proc/{pid}/root").as_bytes(), path].concat();
         let build = |path: &[u8]| {
@@ -145,9 +152,11 @@ impl Images {
         let Some(Seer { pid, .. }) = self.1.filter(|_| inode != 0 && !is_it(&own)) else {
             return own;
         };
-        // Some file systems have other numbers in maps. What was replaced is marked there.
-        let Some(range) = deleted(pid, inode) else {
-            return own;
+        // What was replaced is marked in maps. Of a process that is gone, the inode alone tells, where it is the same in maps as elsewhere.
+        let range = match deleted(pid, inode) {
+            Some(range) => range,
+            None if has_plain_inodes(&own) => 0..0,
+            None => return own,
         };
         let of_process = PathBuf::from(format!("/proc/{pid}"));
         let mapped = of_process.join(format!("map_files/{:x}-{:x}", range.start, range.end));
@@ -171,6 +180,21 @@ fn deleted(pid: Pid, inode: u64) -> Option<std::ops::Range<u64>> {
     let mut found = maps::mappings(&text);
     let mapping = found.find(|m| m.inode == inode && m.path.ends_with(DELETED))?;
     Some(mapping.range)
+}
+
+/// Returns true if a file has the same inode in maps as elsewhere, as that of an overlay may not have.
+fn has_plain_inodes(path: &Path) -> bool {
+    use nix::sys::statfs::{
+        self, BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, TMPFS_MAGIC, XFS_SUPER_MAGIC,
+    };
+
+    let plain = [
+        BTRFS_SUPER_MAGIC,
+        EXT4_SUPER_MAGIC,
+        TMPFS_MAGIC,
+        XFS_SUPER_MAGIC,
+    ];
+    statfs::statfs(path).is_ok_and(|found| plain.contains(&found.filesystem_type()))
 }
 
 /// Returns true if a process sees other files than we do. `None`: it is gone.
@@ -428,15 +452,24 @@ mod tests {
         let inode = std::fs::metadata(&path).expect("its inode").ino();
         std::fs::write(dir.join("other"), b"no program").expect("another file");
         std::fs::rename(dir.join("other"), &path).expect("it takes the place");
-        let images = Images::default().seen_by(Pid::from_raw(child.id() as i32));
+        let seen_by = |child: &std::process::Child| {
+            Images::default().seen_by(Pid::from_raw(child.id() as i32))
+        };
         let bytes = path.as_os_str().as_bytes();
-        let there = images.there(bytes, inode);
-        let image = images.image(bytes, inode);
+        let images = seen_by(&child);
+        while deleted(Pid::from_raw(child.id() as i32), inode).is_none() {
+            std::thread::yield_now();
+        }
+        // Without rights it is opened as the program of the process.
+        assert!(images.image(bytes, inode).is_some());
+        assert_eq!(images.path(bytes, inode), bytes);
         child.kill().expect("it ends");
         child.wait().expect("it has ended");
-        // Without rights it is opened as the program of the process.
-        assert_ne!(there, path);
-        assert!(image.is_some(), "{there:?}");
+        let is_plain = has_plain_inodes(&path);
+        assert_eq!(
+            seen_by(&child).path(bytes, inode).ends_with(DELETED),
+            is_plain
+        );
         std::fs::remove_dir_all(dir).expect("the directory is removed");
     }
 

@@ -49,6 +49,9 @@ impl<'a> Reader<'_, 'a> {
 
     fn scope(&mut self, entry: &Entry<'_, 'a>, is_call: bool) -> Option<Scope> {
         let mut ranges = Vec::new();
+        if self.ends_beyond_all(entry) {
+            return None;
+        }
         let mut found = self.dwarf.die_ranges(self.unit, entry).ok()?;
         while let Ok(Some(range)) = found.next() {
             if range.begin < range.end {
@@ -80,6 +83,17 @@ impl<'a> Reader<'_, 'a> {
             call,
             inlined: Vec::new(),
         })
+    }
+
+    /// Says whether an entry's size is greater than addresses are: the library adds it without a check.
+    fn ends_beyond_all(&self, entry: &Entry<'_, 'a>) -> bool {
+        let value = |at: DwAt| entry.attr_value(at).ok().flatten();
+        let Some(AttributeValue::Udata(size)) = value(dw::DW_AT_high_pc) else {
+            return false;
+        };
+        let start = value(dw::DW_AT_low_pc);
+        let start = start.and_then(|start| self.dwarf.attr_address(self.unit, start).ok()?);
+        start.is_some_and(|start| start.checked_add(size).is_none())
     }
 
     /// Facts of an entry, from its origins where it has none itself.
