@@ -17,6 +17,11 @@ pub enum ExportError {
         /// The kind that is missing.
         missing: &'static str,
     },
+    /// There was no burst, and no window.
+    #[error(
+        "nothing was counted: the program was over before the first burst or window of its budget; record all of it, without --budget"
+    )]
+    NothingSeen,
     /// The profile holds no call paths.
     #[error(
         "the profile holds no call paths, and {format} is made of them; record some: trommel record -e stack -- PROGRAM (samples), or -e context (exact)"

@@ -37,6 +37,9 @@ impl<'f> Input<'_, 'f> {
         if profile.samples.is_some() {
             return Err(ExportError::Samples);
         }
+        if profile.windows.as_ref().is_some_and(|seen| seen.taken == 0) {
+            return Err(ExportError::NothingSeen);
+        }
         for (kind, missing) in [(Kind::Edge, "edge"), (Kind::Call, "call")] {
             if !profile.kinds.contains_key(&kind) {
                 return Err(ExportError::NoControl { missing });

@@ -175,6 +175,13 @@ pub(super) fn family_in_bursts() -> Result<(), String> {
     if !alone.contains("over before the first burst") {
         return Err(alone);
     }
+    let mut export = Command::new(trommel());
+    export.args(["export", "--format", "csv"]);
+    let refused = export.arg(scratch.path("alone")).output().map_err(text)?;
+    let why = String::from_utf8_lossy(&refused.stderr);
+    if refused.status.success() || !why.contains("before the first burst") {
+        return Err(format!("exported: {why}"));
+    }
     let (said, report) = in_bursts(&scratch, "5", &["sh", "-c", "exit 3"])?;
     let windows = &report["windows"];
     match said.status.code() == Some(3) && windows["taken"] == 0 && windows["paid_percent"] == 0.0 {
