@@ -123,7 +123,10 @@ fn windows_in_filters(
 ) -> Result<(), String> {
     const REFUSED: &str = "no windows: it has restricted its own system calls";
     let bin = trommel();
-    let record = format!("'{}' record --budget 50 -e edge -o data", bin.display());
+    let record = format!(
+        "'{}' record --budget 50 --windows -e edge -o data",
+        bin.display()
+    );
     let started = |filtered: &str| format!("{record} -- {filtered} ./threads 1.5 1 0");
     let running = |filtered: &str| {
         format!(

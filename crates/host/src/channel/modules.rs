@@ -149,7 +149,10 @@ impl Images {
     fn there(&self, path: &[u8], inode: u64) -> PathBuf {
         let own = PathBuf::from(OsStr::from_bytes(path));
         let is_it = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.ino() == inode);
-        let Some(Seer { pid, .. }) = self.1.filter(|_| inode != 0 && !is_it(&own)) else {
+        // Of a process that sees other files the paths are told apart before ([`Self::path`]).
+        let sees_ours = |seer: &Seer| !is_elsewhere(seer.pid).unwrap_or(seer.elsewhere);
+        let replaced = self.1.filter(|_| inode != 0 && !is_it(&own));
+        let Some(Seer { pid, .. }) = replaced.filter(sees_ours) else {
             return own;
         };
         // What was replaced is marked in maps. Of a process that is gone, the inode alone tells, where it is the same in maps as elsewhere.
