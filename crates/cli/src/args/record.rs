@@ -22,7 +22,7 @@ Examples:
   trommel record -e value -- ./app    loaded values, until their shares settle
   trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
   trommel record -e context -- ./app  exact call paths, for `report --tree`
-  trommel record --budget 1 -- ./app  exact, for 20 ms at a time, at 1 % overhead
+  trommel record --budget 1 -- ./app  exact, in bursts of 20 ms: 1 % overhead
   trommel record -e value --only libz.so.1 -- ./app  values of one library
 
 Input, output, exit status and terminating signal are the program's own.
