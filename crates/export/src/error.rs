@@ -19,7 +19,7 @@ pub enum ExportError {
     },
     /// There was no burst, and no window.
     #[error(
-        "nothing was counted: the program was over before the first burst or window of its budget; record all of it, without --budget"
+        "nothing was counted, as no burst or window began: record all of the program, without --budget"
     )]
     NothingSeen,
     /// The profile holds no call paths.

@@ -410,7 +410,7 @@ fn sampled(windows: &Windows) -> String {
     };
     match (windows.taken, windows.are_bursts()) {
         (0, true) => {
-            return "over before the first burst, so nothing was counted: leave out --budget to count all of it, or add --windows"
+            return "no burst began, so nothing was counted: leave out --budget to count all of it, or add --windows"
                 .to_owned();
         }
         (0, false) => {

@@ -185,7 +185,7 @@ impl Session<'_> {
         }
         if self.options.bursts && !RecordOptions::check_bursts(pid.as_raw()) {
             let why = format!(
-                "it has more than {} threads, and not all of them could count in bursts",
+                "it has more than {} threads, and not all of them could count in bursts; --windows samples it",
                 RecordOptions::MOST_THREADS
             );
             return self.refuse(pid, parent, &why);
