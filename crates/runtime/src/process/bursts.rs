@@ -102,7 +102,8 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
         runtime.doubt(range);
     }
     runtime.meet_rings();
-    if told.drop_all != 0 {
+    // Where the kernel writes to memory in its own time, what was compared may change at once.
+    if told.drop_all != 0 || runtime.regions.has_rings() {
         runtime.drop_all(Flush::Asked, true);
     }
     drop(runtime);
