@@ -65,6 +65,34 @@ pub(super) fn made_anew(words: &[&str]) -> Result<(), String> {
     }
 }
 
+/// A thread that was taken while it slept leaves at the end of a burst, also where that comes just before it sleeps again.
+pub(super) fn naps() -> Result<(), String> {
+    const TIMES: usize = 10;
+    /// The end of control is waited for for much longer.
+    const LONG: Duration = Duration::from_secs(4);
+    const OFTEN: Way = Way {
+        stress: "bursts=400",
+        ..IN_BURSTS
+    };
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "naps", "")?;
+    let mut running = Running::start(&program, &["60".to_owned()])?;
+    for time in 0..TIMES {
+        let began = Instant::now();
+        let options = ["-p", &running.pid(), "--duration", OFTEN.duration];
+        well(&record_by(
+            &scratch,
+            &OFTEN,
+            &[OFTEN.options, &options].concat(),
+        )?)?;
+        if began.elapsed() > LONG {
+            return Err(format!("recording {time} took {:?}", began.elapsed()));
+        }
+    }
+    running.stop()?;
+    running.output().map(drop)
+}
+
 /// A program of many threads that is killed as its threads are led in or out ends at once, and so does its recording, which is whole.
 pub(super) fn killed_in_bursts() -> Result<(), String> {
     const TIMES: u64 = 8;

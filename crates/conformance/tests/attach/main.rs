@@ -21,7 +21,7 @@ use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, wor
 use trommel_conformance::not_tested::not_tested;
 
 use bursts::{
-    burst_counts, family_in_bursts, killed_in_bursts, made_anew, other_kinds, paced, vforks,
+    burst_counts, family_in_bursts, killed_in_bursts, made_anew, naps, other_kinds, paced, vforks,
 };
 use containers::of_a_container;
 use redis::{attached_to, queries_changed};
@@ -101,6 +101,7 @@ fn main() {
     }
     trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
     trials.push(Trial::test("counts of bursts", || Ok(burst_counts()?)));
+    trials.push(Trial::test("short sleeps in bursts", || Ok(naps()?)));
     for words in [&["60"][..], &["60", "files"]] {
         let label = format!("code made anew between bursts {}", words[1..].join(" "));
         trials.push(Trial::test(label, move || Ok(made_anew(words)?)));

@@ -39,7 +39,7 @@ impl Runtime {
         }
         let sampled = from.is_some_and(|exit| self.cache.exit(exit).prefix == Prefix::SAMPLED);
         let from = from.filter(|_| !self.evict_if_asked());
-        if thread.process.is_leaving() && !is_in_fragile_call(thread, pc) {
+        if thread.is_to_leave(pc) {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
@@ -250,8 +250,10 @@ impl Runtime {
     }
 }
 
-/// Returns whether a thread at `pc` is at a system call that was interrupted and must not be made natively.
-fn is_in_fragile_call(thread: &Thread, pc: AppPc) -> bool {
-    let interrupted = thread.call.interrupted;
-    interrupted.is_some_and(|call| call.is_fragile(pc))
+impl Thread {
+    /// Returns whether the thread, which is at `pc`, is to leave there: not at a system call that was interrupted and must not be made natively.
+    pub fn is_to_leave(&self, pc: AppPc) -> bool {
+        let interrupted = self.call.interrupted;
+        self.process.is_leaving() && !interrupted.is_some_and(|call| call.is_fragile(pc))
+    }
 }

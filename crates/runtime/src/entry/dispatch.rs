@@ -292,10 +292,10 @@ impl<'a> Left<'a> {
         let (thread, context) = (self.thread, self.context);
         let exit = self.runtime.cache.exit(context.exit);
         let next = exit.target;
-        // It may have seen to a signal, or to the process being detached, before the call.
-        let first = context.pending != 0 || thread.process.is_leaving();
-        if first {
-            let here = syscall::before(next);
+        // It may have seen to a signal, or to the process being detached, before the call. The two must agree on whether it leaves there
+        // (`go`), or it comes back here for ever.
+        let here = syscall::before(next);
+        if context.pending != 0 || thread.is_to_leave(here) {
             return self.runtime.go(thread, context, here, None, false);
         }
         let number = context.regs[0] as u32;

@@ -102,8 +102,7 @@ fn up(process: &'static Process, told: &Wake, ids: &mut [u64]) -> Option<()> {
         runtime.doubt(range);
     }
     runtime.meet_rings();
-    // Where the kernel writes to memory in its own time, what was compared may change at once.
-    if told.drop_all != 0 || runtime.regions.has_rings() {
+    if told.drop_all != 0 {
         runtime.drop_all(Flush::Asked, true);
     }
     drop(runtime);
