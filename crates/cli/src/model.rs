@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use trommel_host::channel::modules::{Images, Modules};
-use trommel_model::parameters::text;
+use trommel_model::barrel::fits_table;
+use trommel_model::parameters::{QueryEngine, text};
 use trommel_model::trace::record::{Recording, RecordingSettings, record_with};
 use trommel_model::{Parameters, Program, RunFigures};
 use trommel_profile::Profile;
@@ -62,6 +63,12 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
         bail!("name a file with queries, as in -q misses.rpa");
     };
     let asked = query::assembled(file)?;
+    if machine.profiling.engine == QueryEngine::Table {
+        let name = printable(&file.display().to_string());
+        if let Err(why) = fits_table(&asked) {
+            bail!("{name}: {why}; leave `engine = table` out of the machine");
+        }
+    }
     if let Some(to) = &args.output {
         trommel_store::check_destination(to)?;
     }

@@ -42,18 +42,13 @@ fn modelled(dir: &Dir, queries: &str, options: &[&str]) -> Value {
     let queries = dir.file("queries.rpa", queries);
     let result = dir.0.join("result");
     let [queries, to] = [&queries, &result].map(|path| path.to_str().expect("UTF-8"));
-    let common = [
-        "model",
-        "-q",
-        queries,
-        "--json",
-        "--output",
-        to,
-        "--instructions",
-        "60k",
-    ];
+    let common = ["model", "-q", queries, "--json", "--output", to];
+    let options = match options.contains(&"--instructions") {
+        true => options.to_vec(),
+        false => [options, &["--instructions", "60k"]].concat(),
+    };
     let program = ["--", "/bin/echo", "hello"];
-    let done = trommel(&[&common[..], options, &program].concat());
+    let done = trommel(&[&common[..], &options, &program].concat());
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     assert_eq!(done.stdout, b"hello\n", "{said}");
@@ -165,4 +160,52 @@ fn the_program_ends_as_it_would_and_what_is_wrong_is_said() {
         !done.status.success() && said.contains("line 1") && said.contains("no `windows`"),
         "{said}"
     );
+}
+
+#[test]
+fn code_of_a_program_that_ends_has_names() {
+    let dir = Dir::new("names");
+    // More instructions than it executes.
+    let told = modelled(&dir, QUERIES, &["--instructions", "3M"]);
+    let branches = told["queries"][2]["messages"].as_array().expect("messages");
+    let named = branches.iter().filter(|m| m["pc"]["module"] != "[anon]");
+    assert!(
+        branches.len() > 10 && named.count() == branches.len(),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_program_that_is_executed_by_another_is_modelled() {
+    let dir = Dir::new("executed");
+    let query = dir.file("q.rpa", "for opALU * always collect pc; send 1 stop;");
+    let query = query.to_str().expect("UTF-8");
+    let modelled = |program: &[&str]| -> (u64, u64) {
+        let model = ["model", "-q", query, "--json", "--"];
+        let done = trommel(&[&model[..], program].concat());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        let told: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        let number = |name: &str| told[name].as_u64().expect("a number");
+        (
+            number("instructions"),
+            told["queries"][0]["executed"].as_u64().expect("a number"),
+        )
+    };
+    let (alone, arithmetic) = modelled(&["/bin/true"]);
+    for through in [
+        &["/usr/bin/env", "/bin/true"][..],
+        &["/bin/sh", "-c", "exec /bin/true"],
+    ] {
+        let (instructions, executed) = modelled(through);
+        // Their environment differs a little.
+        assert!(
+            instructions.abs_diff(alone) * 50 < alone,
+            "{instructions} {alone}"
+        );
+        assert!(
+            executed.abs_diff(arithmetic) * 50 < arithmetic,
+            "{executed} {arithmetic}"
+        );
+    }
 }

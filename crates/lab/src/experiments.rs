@@ -34,7 +34,9 @@ mod rpa_08c;
 mod rpa_cheap;
 mod rpa_cpi;
 mod rpa_decisions;
+mod rpa_engine;
 mod rpa_interrupts;
+mod rpa_misses;
 mod rpa_table_1;
 mod rpa_table_6;
 mod sketches;
@@ -57,7 +59,7 @@ mod variants;
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 45] = [
+pub static EXPERIMENTS: [Experiment; 47] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -86,6 +88,8 @@ pub static EXPERIMENTS: [Experiment; 45] = [
     rpa_table_6::EXPERIMENT,
     rpa_cheap::EXPERIMENT,
     rpa_cpi::EXPERIMENT,
+    rpa_misses::EXPERIMENT,
+    rpa_engine::EXPERIMENT,
     rpa_interrupts::EXPERIMENT,
     rpa_decisions::EXPERIMENT,
     values_fig1::EXPERIMENT,

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use trommel_model::core::MAX_WINDOW;
 use trommel_model::machine::queries;
-use trommel_model::parameters::Cheap;
+use trommel_model::parameters::{Cheap, QueryEngine};
 use trommel_model::service::{BARRIER, EDGES, Service};
 use trommel_model::trace::Trace;
 use trommel_model::trace::record::{RecordingSettings, cpu_time, record};
@@ -56,6 +56,8 @@ pub(crate) struct Setup {
     pub(crate) buffers: usize,
     /// Facts that need no network.
     pub(crate) cheap: Cheap,
+    /// Hardware that executes queries.
+    pub(crate) engine: QueryEngine,
     /// The queries.
     pub(crate) asked: Asked,
     /// Service threads read the messages; otherwise they vanish, as if readers were infinitely fast.
@@ -106,6 +108,7 @@ impl Setup {
             networks,
             buffers: 8,
             cheap: Cheap::Nothing,
+            engine: QueryEngine::Barrel,
             asked: Asked::Both(rate),
             served: true,
             otherwise: None,
@@ -130,6 +133,7 @@ impl Setup {
     fn parameters(&self) -> Parameters {
         let mut parameters = Parameters::TABLE_5.with(self.networks, self.buffers);
         parameters.profiling.cheap = self.cheap;
+        parameters.profiling.engine = self.engine;
         match self.otherwise {
             Some(Otherwise::QuickMessages) => parameters.profiling.message = 1,
             Some(Otherwise::SlowMessages) => parameters.profiling.message = 8,
@@ -229,6 +233,22 @@ impl Lab<'_> {
                 Cycles::of(&run, rate)
             });
             Some((program.name, told))
+        };
+        let done = self.each(self.programs.iter().collect(), of);
+        done.into_iter().flatten().collect()
+    }
+
+    /// Misses of the second cache of each program, on a machine that has some: Figure 2b.
+    pub(crate) fn misses(&self, machines: &Machines) -> Vec<(&'static str, Misses)> {
+        let of = |program: &'static Program| {
+            let recorded = self.recorded(machines, program)?;
+            (self.progress)(&format!("misses of {}", program.name));
+            let run =
+                |text: &str, logs| recorded.run(Parameters::WITH_EVENTS, &queries(text), &[], logs);
+            Some((
+                program.name,
+                Misses::of(&run(MISSES, true), &run("", false)),
+            ))
         };
         let done = self.each(self.programs.iter().collect(), of);
         done.into_iter().flatten().collect()
@@ -354,6 +374,49 @@ impl Lab<'_> {
             .and_then(|()| fs::rename(&half, path))
             .map_err(named)?;
         Ok(true)
+    }
+}
+
+/// Figure 2b: all misses of the second cache.
+const MISSES: &str = "for evL2DMISS * always collect pc res2; send 2 stop;";
+
+/// Misses that were profiled.
+#[derive(Debug, Default)]
+pub(crate) struct Misses {
+    /// Misses by address of instruction.
+    pub(crate) by_pc: BTreeMap<u64, u64>,
+    /// All that there were.
+    pub(crate) all: u64,
+    /// Cycles with the query over those without.
+    pub(crate) slowdown: f64,
+}
+
+impl Misses {
+    fn of(run: &RunFigures, free: &RunFigures) -> Self {
+        let mut misses = Self {
+            all: run.seen.iter().map(|seen| seen.executed).sum(),
+            slowdown: run.slowdown(free),
+            ..Self::default()
+        };
+        for effect in run.log.iter().flat_map(|log| &log.0) {
+            if let Effect::Message { record, .. } = effect {
+                *misses.by_pc.entry(record.0[0]).or_default() += 1;
+            }
+        }
+        misses
+    }
+
+    /// Returns the number of those that were profiled.
+    pub(crate) fn profiled(&self) -> u64 {
+        self.by_pc.values().sum()
+    }
+
+    /// Returns the part of the misses that the `n` instructions with most have.
+    pub(crate) fn share(&self, n: usize) -> f64 {
+        let mut all: Vec<u64> = self.by_pc.values().copied().collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        let most: u64 = all.iter().take(n).sum();
+        most as f64 / self.profiled().max(1) as f64
     }
 }
 

@@ -9,6 +9,9 @@
 //! free for the next record when its query has ended, the buffer when its last message has been written. A query whose
 //! queue is full stays in its slot and tries again when its turn comes.
 //!
+//! The *table* of section 3.3 is the same with one slot, whose turn is each cycle, and one stage: a record's comparisons are made in the
+//! cycle in which it comes. It holds queries of one instruction that sends ([`fits_table`]).
+//!
 //! # Why it is right
 //! What a query instruction does is what the reference interpreter does: [`Engine::step`] is called once for
 //! each. The model decides when, and nothing else. The step is made when the instruction is fetched and its effects
@@ -17,8 +20,10 @@
 use std::collections::VecDeque;
 
 use trommel_query::engine::{Effect, Log};
+use trommel_query::instruction::Action;
 use trommel_query::{Engine, MAX_INSTRUCTIONS, Program, QueryPc, Record};
 
+use crate::parameters::QueryEngine;
 use crate::queue::{Message, Queue};
 
 /// Queries executed at a time, and stages of the pipeline.
@@ -82,6 +87,8 @@ pub struct Barrel {
     port: u64,
     message: u64,
     poll: u64,
+    /// Slots that take turns.
+    turns: u64,
     /// Query instructions executed.
     pub instructions: u64,
     /// Turns in which a full queue was waited for.
@@ -99,8 +106,8 @@ pub struct Barrel {
 }
 
 impl Barrel {
-    /// An idle engine whose messages take `message` cycles, and an access to memory `poll`.
-    pub fn new(message: u64, poll: u64) -> Self {
+    /// An idle engine of a kind whose messages take `message` cycles, and an access to memory `poll`.
+    pub fn new(kind: QueryEngine, message: u64, poll: u64) -> Self {
         Self {
             slots: [const { None }; SLOTS],
             waiting: VecDeque::new(),
@@ -108,6 +115,10 @@ impl Barrel {
             port: 0,
             message,
             poll,
+            turns: match kind {
+                QueryEngine::Barrel => SLOTS as u64,
+                QueryEngine::Table => 1,
+            },
             instructions: 0,
             blocked: 0,
             dropped: 0,
@@ -140,7 +151,7 @@ impl Barrel {
             self.leaving.pop_front();
             done.buffers += 1;
         }
-        let turn = (now % SLOTS as u64) as usize;
+        let turn = (now % self.turns) as usize;
         let mut running = match self.slots[turn].take() {
             Some(running) => running,
             None => match self.waiting.pop_front() {
@@ -207,7 +218,7 @@ impl Barrel {
                 *sum += 1;
             }
         }
-        running.acts = now + SLOTS as u64 - 1;
+        running.acts = now + self.turns - 1;
         self.instructions += 1;
         running.pending.extend(log.0);
         running
@@ -268,9 +279,25 @@ impl Barrel {
     }
 }
 
+/// Returns the first query that the table cannot hold: one of several instructions, or that does something else than to send.
+pub fn fits_table(program: &Program) -> Result<(), String> {
+    for query in program.queries() {
+        let fits = match &program.code()[query.code.clone()] {
+            [one] => matches!(one.action, Action::None | Action::Send(_)),
+            _ => false,
+        };
+        if !fits {
+            return Err(format!(
+                "{}: the table holds queries of one instruction that sends: one clause, with two comparisons at most",
+                query.header()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// For each query instruction, whether its query can interrupt synchronously.
 pub fn synchronous(program: &Program) -> Vec<bool> {
-    use trommel_query::instruction::Action;
     let mut all = vec![false; program.code().len()];
     for query in program.queries() {
         let code = &program.code()[query.code.clone()];
@@ -287,10 +314,19 @@ mod tests {
 
     /// Cycles at the end of which a buffer became free, for records that come in cycle 0.
     fn freed(text: &str, records: usize, capacity: u64) -> (Vec<u64>, Barrel) {
+        freed_by(QueryEngine::Barrel, text, records, capacity)
+    }
+
+    fn freed_by(
+        kind: QueryEngine,
+        text: &str,
+        records: usize,
+        capacity: u64,
+    ) -> (Vec<u64>, Barrel) {
         let program = queries(text);
         let mut engine = Engine::new(&program, 1);
         let mut queues: Vec<Option<Queue>> = vec![None, Some(Queue::new(1, capacity, true))];
-        let mut barrel = Barrel::new(4, 12);
+        let mut barrel = Barrel::new(kind, 4, 12);
         for n in 0..records {
             barrel.add(Filled {
                 start: QueryPc::FIRST,
@@ -322,6 +358,37 @@ mod tests {
         // Messages leave one after the other, in four cycles each.
         let (all, _) = freed("for opALU * always collect pc; send 1 stop;", 6, 128);
         assert_eq!(all, [8, 12, 16, 20, 24, 28]);
+    }
+
+    #[test]
+    fn the_table_takes_a_record_in_each_cycle() {
+        let table = |text: &str| freed_by(QueryEngine::Table, text, 6, 128);
+        let (all, barrel) =
+            table("for opALU * always collect pc; if pc > 9 then send 1 stop else stop;");
+        assert_eq!(all, [1, 2, 3, 4, 5, 6]);
+        assert_eq!((barrel.instructions, barrel.is_idle()), (6, true));
+        // Messages leave as from the barrel.
+        let (all, barrel) = table("for opALU * always collect pc; send 1 stop;");
+        assert_eq!(all, [5, 9, 13, 17, 21, 25]);
+        assert!(barrel.is_idle());
+    }
+
+    #[test]
+    fn the_table_holds_short_queries_that_send() {
+        let fits = |text: &str| fits_table(&queries(text)).is_ok();
+        let both = "if pc > 4 and op1 = 4 then send 1 stop else stop;";
+        for clause in ["send 1 stop;", "send 1 or drop stop;", both, "stop;"] {
+            assert!(
+                fits(&format!("for opALU * always collect pc op1; {clause}")),
+                "{clause}"
+            );
+        }
+        for clause in ["count stop;", "interrupt stop;", "send 1; send 2 stop;"] {
+            assert!(
+                !fits(&format!("for opALU * always collect pc op1; {clause}")),
+                "{clause}"
+            );
+        }
     }
 
     #[test]

@@ -81,6 +81,15 @@ pub enum Cheap {
     Stores,
 }
 
+/// Hardware that executes queries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum QueryEngine {
+    /// Four queries at a time, in a pipeline (section 3.4.2).
+    Barrel,
+    /// A table that makes the comparisons of one query instruction in a cycle, and sends (section 3.3). Longer queries do not fit.
+    Table,
+}
+
 /// The profile hardware.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Profiling {
@@ -90,6 +99,8 @@ pub struct Profiling {
     pub buffers: usize,
     /// Profiles that are cheap.
     pub cheap: Cheap,
+    /// Hardware that executes queries.
+    pub engine: QueryEngine,
     /// Cycles for which an interrupt stops the fetching of instructions.
     pub interrupt: u32,
     /// Cycles that a message takes to be written.
@@ -155,6 +166,7 @@ impl Parameters {
             networks: 4,
             buffers: 8,
             cheap: Cheap::Nothing,
+            engine: QueryEngine::Barrel,
             interrupt: 30,
             message: 4,
             queue: 128,

@@ -149,7 +149,11 @@ impl<'p> Unit<'p> {
             awaited: 0,
             profiled: [0; ENTRIES],
             offered: [[0; 2]; ENTRIES],
-            barrel: Barrel::new(profiling.message, parameters.service.round_trip),
+            barrel: Barrel::new(
+                profiling.engine,
+                profiling.message,
+                parameters.service.round_trip,
+            ),
             queues: (0..=u8::MAX).map(queue).collect(),
             processors: services
                 .iter()

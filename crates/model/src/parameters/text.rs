@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cheap, Geometry, Parameters, SecondLevel, Translation};
+use super::{Cheap, Geometry, Parameters, QueryEngine, SecondLevel, Translation};
 use crate::core::MAX_WINDOW;
 
 /// An error in a text.
@@ -64,7 +64,7 @@ const NUMBERS: [Number; 17] = [
 ];
 
 /// Names of what is no number, and what it is.
-const OTHERS: [(&str, &str); 7] = [
+const OTHERS: [(&str, &str); 8] = [
     ("code_cache", "first cache of instructions: bytes/ways/line"),
     ("data_cache", "first cache of data"),
     ("second_cache", "second cache, or perfect"),
@@ -80,6 +80,10 @@ const OTHERS: [(&str, &str); 7] = [
     (
         "cheap",
         "profiles that need no network: nothing, retirement or stores",
+    ),
+    (
+        "engine",
+        "barrel, or table: queries of one clause that sends, one in each cycle",
     ),
 ];
 
@@ -214,6 +218,13 @@ fn one(
                 }
             };
         }
+        "engine" => {
+            machine.profiling.engine = match value {
+                "barrel" => QueryEngine::Barrel,
+                "table" => QueryEngine::Table,
+                _ => return Err(format!("engine: `{value}` is neither barrel nor table")),
+            };
+        }
         _ => {
             let numbers = NUMBERS.iter().map(|number| number.name);
             let names: Vec<&str> = numbers.chain(OTHERS.map(|(name, _)| name)).collect();
@@ -250,10 +261,15 @@ pub fn write(machine: &Parameters) -> String {
             "memory" => core.second.map_or(80, |s| s.memory).to_string(),
             "tlb" => core.translation.map_or_else(perfect, |t| geometry(t.pages)),
             "walk" => core.translation.map_or(30, |t| t.walk).to_string(),
-            _ => match machine.profiling.cheap {
+            "cheap" => match machine.profiling.cheap {
                 Cheap::Nothing => "nothing",
                 Cheap::Retirement => "retirement",
                 Cheap::Stores => "stores",
+            }
+            .to_owned(),
+            _ => match machine.profiling.engine {
+                QueryEngine::Barrel => "barrel",
+                QueryEngine::Table => "table",
             }
             .to_owned(),
         };
@@ -277,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_a_text_does_not_say_stays() {
-        let text = "# smaller\nwindow = 32\n\n  second_cache=64k/4/32 # tiny\nmemory = 7\ncheap = stores\n";
+        let text = "# smaller\nwindow = 32\n\n  second_cache=64k/4/32 # tiny\nmemory = 7\ncheap = stores\nengine = table\n";
         let machine = read(text, Parameters::TABLE_5).expect("a machine");
         let mut expected = Parameters::TABLE_5;
         expected.core.window = 32;
@@ -290,6 +306,7 @@ mod tests {
             memory: 7,
         });
         expected.profiling.cheap = Cheap::Stores;
+        expected.profiling.engine = QueryEngine::Table;
         assert_eq!(machine, expected);
     }
 
@@ -303,6 +320,7 @@ mod tests {
             ("tlb = 64/4", 1, "bytes/ways/line"),
             ("data_cache = 33/2/32", 1, "sets of 64"),
             ("cheap = all", 1, "none of"),
+            ("engine = steam", 1, "neither"),
         ] {
             let error = read(text, Parameters::TABLE_5).expect_err(text);
             assert_eq!(error.line, line, "{text}");

@@ -16,6 +16,7 @@
 //! * What an execution did is known from the machine alone: a conditional branch was taken if the target is
 //!   where its condition, looked at before, says; where the program then is confirms it, or the recording fails.
 //! * Only the first thread is followed, and no child.
+//! * A trace is of one program: when another is executed in a stretch, what was recorded before is dropped.
 //!
 //! Architecture invariant: only this file knows ptrace.
 #![allow(unsafe_code, reason = "between fork and exec there is no safe form")]
@@ -62,7 +63,7 @@ pub struct RecordingSettings {
 pub struct Recording {
     /// The trace.
     pub trace: Trace,
-    /// Its mappings after the last stretch in which it was there, as the kernel lists them.
+    /// Its mappings after the last stretch, or at its end if that came before, as the kernel lists them.
     pub maps: String,
     /// Its exit status, or the negative of the signal that ended it; nothing if it was killed here.
     pub status: Option<i32>,
@@ -149,9 +150,20 @@ struct Met {
     repeats: bool,
 }
 
+/// A stop after a step.
+enum Stepped {
+    /// The program goes on with this signal, if there is one.
+    On(Option<Signal>),
+    /// It has executed another program, and stands before its first instruction.
+    Executed,
+    Ended,
+}
+
 struct Recorder {
     pid: Pid,
     memory: Rc<File>,
+    /// Mappings when they were looked at last.
+    maps: String,
     met: HashMap<(u64, [u8; 15]), Rc<Met>>,
     info: InstructionInfoFactory,
     writer: TraceWriter,
@@ -164,10 +176,14 @@ struct Recorder {
 impl Recorder {
     fn new(pid: Pid) -> io::Result<Self> {
         waitpid(pid, None)?;
+        // At its end a program has no mappings any more, unless it is stopped on the way.
+        let stops = ptrace::Options::PTRACE_O_TRACEEXEC | ptrace::Options::PTRACE_O_TRACEEXIT;
+        ptrace::setoptions(pid, stops)?;
         let every = (Field::ALL.into_iter()).filter(|field| !field.is_of_pipeline());
         Ok(Self {
             pid,
-            memory: Rc::new(File::open(format!("/proc/{pid}/mem"))?),
+            memory: memory(pid)?,
+            maps: String::new(),
             met: HashMap::new(),
             info: InstructionInfoFactory::new(),
             writer: TraceWriter::default(),
@@ -178,29 +194,37 @@ impl Recorder {
     }
 
     fn run(mut self, wanted: &RecordingSettings) -> io::Result<Recording> {
-        let mut maps = String::new();
         for stretch in 1..=wanted.stretches {
             let at_start = wanted.every.is_zero();
-            if at_start && stretch > 1 || !at_start && !self.run_to_timer()? {
+            if at_start && stretch > 1 || !at_start && !self.run_to_timer(true)? {
                 break;
             }
-            let more = self.step(wanted.instructions)?;
-            // Of a program that has ended the kernel tells no more.
-            if let Ok(now) = fs::read_to_string(format!("/proc/{}/maps", self.pid))
-                && !now.is_empty()
-            {
-                maps = now;
-            }
-            if !more {
+            if !self.step(wanted.instructions)? {
                 break;
             }
+            self.look_at_maps();
         }
-        while wanted.finish && self.status.is_none() && self.run_to_timer()? {}
+        while wanted.finish && self.status.is_none() && self.run_to_timer(false)? {}
         Ok(Recording {
-            trace: self.writer.finish(regions(&maps)),
-            maps,
+            trace: self.writer.finish(regions(&self.maps)),
+            maps: self.maps,
             status: self.status,
         })
+    }
+
+    fn look_at_maps(&mut self) {
+        if let Ok(maps) = fs::read_to_string(format!("/proc/{}/maps", self.pid)) {
+            self.maps = maps;
+        }
+    }
+
+    /// Drops what was recorded: another program was executed.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        self.memory = memory(self.pid)?;
+        self.met.clear();
+        self.writer = TraceWriter::default();
+        self.maps.clear();
+        Ok(())
     }
 
     /// Takes note of the program's end, if that is why it stands still.
@@ -213,12 +237,15 @@ impl Recorder {
         true
     }
 
-    /// Lets the program run until its timer stops it. Returns true if it does.
-    fn run_to_timer(&mut self) -> io::Result<bool> {
+    /// Lets the program run until its timer stops it. Returns true if it does. `records`: more is to be recorded.
+    fn run_to_timer(&mut self, records: bool) -> io::Result<bool> {
         let mut signal = self.held.take();
         loop {
             ptrace::cont(self.pid, signal.take())?;
             match waitpid(self.pid, None)? {
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) if records => {
+                    self.begin_anew()?;
+                }
                 WaitStatus::Stopped(_, Signal::SIGVTALRM) => return Ok(true),
                 WaitStatus::Stopped(_, stop) => signal = passed_on(stop),
                 status if self.ended(status) => return Ok(false),
@@ -229,14 +256,23 @@ impl Recorder {
 
     /// Records so many instructions. Returns true if the program goes on then.
     fn step(&mut self, instructions: u64) -> io::Result<bool> {
-        let until = self.writer.len() + instructions;
+        let mut until = self.writer.len() + instructions;
         let mut signal = None;
         let mut now = Stopped::of(self.pid.as_raw(), &self.memory)?;
         // Of a repeated instruction: what was known before the first time, and times.
         let mut begun: Option<(Facts, [u64; ACCESSES], u32)> = None;
         while self.writer.len() < until {
             let pc = now.general.rip;
-            let met = self.meet(pc)?;
+            let Some(met) = self.meet(pc)? else {
+                // Nothing can be executed there: a signal comes of it.
+                match self.one(signal.take())? {
+                    Stepped::On(next) => signal = next,
+                    Stepped::Executed => return Err(lost(pc)),
+                    Stepped::Ended => return Ok(false),
+                }
+                now = Stopped::of(self.pid.as_raw(), &self.memory)?;
+                continue;
+            };
             if met.vectors {
                 now.read_vectors()?;
             }
@@ -249,10 +285,17 @@ impl Recorder {
                 (met.observation.before(&now), addresses, 0)
             });
             let passed = signal.is_some();
-            let Some(next) = self.one(signal)? else {
-                return Ok(false);
+            signal = match self.one(signal)? {
+                Stepped::On(next) => next,
+                Stepped::Executed => {
+                    self.begin_anew()?;
+                    until = instructions;
+                    now = Stopped::of(self.pid.as_raw(), &self.memory)?;
+                    signal = None;
+                    continue;
+                }
+                Stepped::Ended => return Ok(false),
             };
-            signal = next;
             now = Stopped::of(self.pid.as_raw(), &self.memory)?;
             if passed || signal.is_some() {
                 // The handler was entered, or the signal came before the step: the instruction is still to be executed.
@@ -264,8 +307,7 @@ impl Recorder {
             }
             let facts = if met.observation.operation().is_transfer() {
                 if before.get(Field::Res1) != now.general.rip {
-                    let words = format!("the instruction at {pc:#x} led elsewhere than expected");
-                    return Err(io::Error::other(words));
+                    return Err(lost(pc));
                 }
                 before
             } else {
@@ -286,26 +328,38 @@ impl Recorder {
         Ok(true)
     }
 
-    /// One step. Returns the signal to pass on with the next; nothing when the program has ended.
-    fn one(&mut self, mut signal: Option<Signal>) -> io::Result<Option<Option<Signal>>> {
+    /// One step.
+    fn one(&mut self, mut signal: Option<Signal>) -> io::Result<Stepped> {
         loop {
             ptrace::step(self.pid, signal.take())?;
             match waitpid(self.pid, None)? {
                 // It came before the step.
                 WaitStatus::Stopped(_, Signal::SIGVTALRM) => {}
-                WaitStatus::Stopped(_, stop) => return Ok(Some(passed_on(stop))),
-                status if self.ended(status) => return Ok(None),
-                _ => return Ok(Some(None)),
+                WaitStatus::Stopped(_, stop) => return Ok(Stepped::On(passed_on(stop))),
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXIT) => self.look_at_maps(),
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) => {
+                    // To the end of the system call: a step would stop there, too.
+                    ptrace::syscall(self.pid, None)?;
+                    let status = waitpid(self.pid, None)?;
+                    return Ok(match self.ended(status) {
+                        false => Stepped::Executed,
+                        true => Stepped::Ended,
+                    });
+                }
+                status if self.ended(status) => return Ok(Stepped::Ended),
+                _ => return Ok(Stepped::On(None)),
             }
         }
     }
 
-    /// The instruction at `pc`, as it is in memory now.
-    fn meet(&mut self, pc: u64) -> io::Result<Rc<Met>> {
+    /// The instruction at `pc`, as it is in memory now; none where no memory is.
+    fn meet(&mut self, pc: u64) -> io::Result<Option<Rc<Met>>> {
         let mut bytes = [0; 15];
-        self.memory.read_at(&mut bytes, pc)?;
+        if !self.memory.read_at(&mut bytes, pc).is_ok_and(|n| n > 0) {
+            return Ok(None);
+        }
         if let Some(met) = self.met.get(&(pc, bytes)) {
-            return Ok(Rc::clone(met));
+            return Ok(Some(Rc::clone(met)));
         }
         let i = Decoder::with_ip(64, &bytes, pc, DecoderOptions::NONE).decode();
         let mut code = Code {
@@ -325,8 +379,19 @@ impl Recorder {
         };
         let met = Rc::new(met);
         self.met.insert((pc, bytes), Rc::clone(&met));
-        Ok(met)
+        Ok(Some(met))
     }
+}
+
+/// The memory of a program.
+fn memory(pid: Pid) -> io::Result<Rc<File>> {
+    File::open(format!("/proc/{pid}/mem")).map(Rc::new)
+}
+
+fn lost(pc: u64) -> io::Error {
+    io::Error::other(format!(
+        "the instruction at {pc:#x} led elsewhere than expected"
+    ))
 }
 
 fn has_vectors(info: &mut InstructionInfoFactory, i: &X86) -> bool {
