@@ -121,7 +121,7 @@ fn misses() -> Result<(), String> {
     }
     // Code is in their last-level cache, too.
     let last = ours(&["loads", "ll_misses"])? + ours(&["stores", "ll_misses"])?;
-    near("last misses", last, theirs("DLmr") + theirs("DLmw"), 20)?;
+    near("last misses", last, theirs("DLmr") + theirs("DLmw"), 10)?;
     // Its repeated move is a branch for each byte, which is always predicted.
     let wrong = ours(&["conditional", "mispredicted"])?;
     near("mispredictions", wrong, theirs("Bcm"), 30)

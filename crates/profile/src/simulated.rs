@@ -234,7 +234,7 @@ pub struct SharedLine {
     pub object: Option<Place>,
     /// Times that a thread needed it while another one had it, written by either.
     pub handoffs: u64,
-    /// Accesses to it, from the first time that it was handed over.
+    /// Accesses to it, since there were two threads.
     pub touchers: Vec<Toucher>,
 }
 

@@ -16,6 +16,7 @@
 //! * Each thread has caches and a predictor of its own, so the order in which chunks of several threads come changes only what the
 //!   shared last-level cache holds.
 
+mod earlier;
 mod predictor;
 mod sharing;
 

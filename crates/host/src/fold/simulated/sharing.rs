@@ -5,8 +5,8 @@
 //!
 //! # Strategy
 //! Each line has the state that a coherence protocol gives it: the thread that wrote it last, and those that have touched it since.
-//! A thread that writes a line which others have, or touches one that another has written since, is *handed* the line. From its
-//! first handoff on a line has a count for each thread, instruction and part that is touched.
+//! A thread that writes a line which others have, or touches one that another has written since, is *handed* the line. A line has a
+//! count for each thread, instruction and part that is touched: before its first handoff in [`Earlier`], and then in a table.
 //!
 //! Threads are seen in turns of a chunk each, some thousands of accesses, so a program hands lines over more often than is seen.
 //!
@@ -19,6 +19,7 @@ use trommel_profile::simulated::{SharedLine, Sharing, Toucher};
 use trommel_query::access::Access;
 use trommel_tuple::Place;
 
+use super::earlier::{Earlier, List, Part};
 use crate::channel::modules::Modules;
 use crate::fold::threads::FIRST_THREAD;
 
@@ -40,13 +41,15 @@ struct State {
     touched: u64,
     /// Index of its counts.
     shared: Option<u32>,
+    /// Counts, before there is an index.
+    earlier: List,
 }
 
 /// Counts of a line.
 struct Shared {
     address: u64,
     handoffs: u64,
-    touchers: FxHashMap<(u32, Place, u16, u16), [u64; 2]>,
+    touchers: FxHashMap<Part, [u64; 2]>,
 }
 
 /// All lines of a process.
@@ -56,6 +59,7 @@ pub(super) struct Lines {
     threads: Vec<u32>,
     states: FxHashMap<u64, State>,
     shared: Vec<Shared>,
+    earlier: Earlier,
     untracked: u64,
 }
 
@@ -67,6 +71,7 @@ impl Lines {
             threads: vec![FIRST_THREAD],
             states: FxHashMap::default(),
             shared: Vec::new(),
+            earlier: Earlier::new(),
             untracked: 0,
         }
     }
@@ -117,6 +122,7 @@ impl Lines {
             writer: None,
             touched: 0,
             shared: None,
+            earlier: List::EMPTY,
         });
         let own = 1 << number;
         let elsewhere = state.writer.is_some_and(|writer| writer != number);
@@ -130,20 +136,27 @@ impl Lines {
         } else {
             state.touched |= own;
         }
+        let key = (thread, at, offset, size);
         if handed && state.shared.is_none() && self.shared.len() < MOST_SHARED {
             state.shared = Some(self.shared.len() as u32);
+            let mut touchers = FxHashMap::default();
+            let list = &mut state.earlier;
+            self.untracked += self.earlier.end(list, |part, counts| {
+                touchers.insert(part, counts);
+            });
             self.shared.push(Shared {
                 address,
                 handoffs: 0,
-                touchers: FxHashMap::default(),
+                touchers,
             });
         }
         let Some(shared) = state.shared.map(|n| &mut self.shared[n as usize]) else {
             self.untracked += u64::from(handed);
+            let counts = [access.reads, access.writes];
+            self.earlier.add(&mut state.earlier, key, counts);
             return;
         };
         shared.handoffs += u64::from(handed);
-        let key = (thread, at, offset, size);
         if shared.touchers.len() >= MOST_TOUCHERS && !shared.touchers.contains_key(&key) {
             self.untracked += 1;
             return;

@@ -125,7 +125,34 @@ fn lines_of_two_threads_are_handed_over_as_often_as_they_take_turns() {
         .touchers
         .iter()
         .map(|t| (t.thread, t.offset, t.size, t.stores));
-    assert!(counts.eq([(1, 0, 4, 8), (2, 8, 4, 8)]), "{line:?}");
+    // The second thread's first turn is before the line is handed over.
+    assert!(counts.eq([(1, 0, 4, 8), (2, 8, 4, 10)]), "{line:?}");
+}
+
+#[test]
+fn a_line_that_two_threads_use_once_has_the_accesses_of_both() {
+    let mut h = Harness::new("l1=32k/8", true);
+    h.simulator.select(2);
+    for n in 0..100 {
+        h.execute(ADD_4, &[0x1000 + n % 2 * 4]);
+        // More parts of a line than are kept.
+        for part in 0..40 {
+            h.execute(ADD_4, &[0x2000 + part]);
+        }
+    }
+    h.simulator.select(1);
+    for _ in 0..70 {
+        h.execute(ADD_4, &[0x1008]);
+    }
+    h.execute(ADD_4, &[0x2000]);
+    let sharing = h.figures().sharing.expect("looked for");
+    let [line, other] = &sharing.lines[..] else {
+        panic!("{sharing:?}");
+    };
+    assert_eq!((line.handoffs, line.possible()), (1, 2 * 2 * 70));
+    let counts = line.touchers.iter().map(|t| (t.thread, t.offset, t.stores));
+    assert!(counts.eq([(1, 8, 70), (2, 0, 50), (2, 4, 50)]), "{line:?}");
+    assert_eq!((other.address, sharing.untracked), (0x2000, 8 * 100));
 }
 
 #[test]
