@@ -357,3 +357,38 @@ fn estimates(
     });
     rows.collect()
 }
+
+/// Queries with `every auto` say what they took, those that share a budget, too, and others do not.
+#[test]
+fn what_every_auto_takes_is_said() {
+    let scratch = Scratch::new().expect("directory");
+    let (query, data) = (scratch.path("q.rpa"), scratch.path("data"));
+    let text = "for opLOAD * every auto 20% collect pc; count stop; \
+                for opBRANCH * every auto 20% collect pc; count stop; \
+                for opMULT * every 16 collect pc; count stop;";
+    fs::write(&query, text).expect("query");
+    let gzip = required("gzip").expect("gzip");
+    let input = workspace().join("docs/lab-findings.md");
+    let input = fs::read(input).expect("a text").repeat(100);
+    fs::write(scratch.path("input"), input).expect("input");
+    let mut command = Command::new(bin());
+    command.args(["record", "--quiet", "--query-budget", "2", "-q"]);
+    command.arg(&query).arg("-o").arg(&data).arg("--").arg(gzip);
+    output(command.arg("-c").arg(scratch.path("input")));
+    let report = report(&data);
+    let queries = report["queries"].as_array().expect("queries");
+    let part = |n: usize| queries[n]["paid_percent"].as_f64();
+    let (loads, branches) = (part(0).expect("a part"), part(1).expect("a part"));
+    // Countdowns alone may take more than the budget. A machine that others use takes time, too.
+    let all = loads + branches;
+    assert!(loads > 0.0 && branches > 0.0 && all < 20.0, "{all}");
+    assert!(part(2).is_none());
+    let text = output(Command::new(bin()).arg("report").arg(&data));
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines = text.matches("% of the time of its threads").count();
+    assert_eq!(lines, 2, "{text}");
+    assert!(
+        text.contains("what they stand for is with each query"),
+        "{text}"
+    );
+}

@@ -29,6 +29,8 @@ pub struct Queries {
     pub load: u32,
     /// Times at which its queries were active.
     pub active: Vec<Active>,
+    /// By the first instruction of a query with `every auto`: time that it took.
+    pub paid: BTreeMap<u8, Paid>,
     /// Estimates of what happened in the run, where its counts are those of windows.
     pub windowed: Option<Windowed>,
 }
@@ -58,6 +60,28 @@ impl Windowed {
         for (sent, sampled) in other.sent {
             self.sent.entry(place(sent)).or_default().add(&sampled);
         }
+    }
+}
+
+/// Time that a query took, in ticks of the processor's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Paid {
+    /// Ticks that its records took, and executions that were counted down.
+    pub ticks: u64,
+    /// Ticks of the threads in which they did.
+    pub of: u64,
+}
+
+impl Paid {
+    /// Adds that of another process.
+    const fn add(&mut self, other: Self) {
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        self.of = self.of.saturating_add(other.of);
+    }
+
+    /// Returns its part of the time of threads, in percent; nothing where none is known.
+    pub fn percent(self) -> Option<f64> {
+        (self.of != 0).then(|| 100.0 * self.ticks as f64 / self.of as f64)
     }
 }
 
@@ -207,6 +231,9 @@ impl Queries {
                 Some(own) => own.cover(active),
                 None => self.active.push(*active),
             }
+        }
+        for (code, paid) in other.paid {
+            self.paid.entry(code).or_default().add(paid);
         }
         for (entry, seen) in other.seen {
             self.seen.entry(entry).or_default().add(seen);

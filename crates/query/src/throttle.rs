@@ -101,6 +101,17 @@ struct Group {
     usual: u64,
     /// Ticks that were left of the budget so far, or overdrawn.
     saved: i64,
+    /// Time of periods that nobody has asked about.
+    paid: Paid,
+}
+
+/// Time of periods.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Paid {
+    /// Ticks that records and countdowns took.
+    pub ticks: u64,
+    /// Ticks from the beginnings to the ends of the periods.
+    pub of: u64,
 }
 
 /// An entry.
@@ -135,6 +146,7 @@ impl Throttle {
                 records: 0,
                 usual: 0,
                 saved: 0,
+                paid: Paid::default(),
             });
             for entry in query.entries.iter() {
                 members[entry.number()].group = groups.len() as u8;
@@ -205,6 +217,9 @@ impl Throttle {
             let early = now - group.begun < period;
             let counted = countdowns.saturating_mul(self.countdown) >> FRACTION;
             let lasted = now.saturating_sub(group.begun).max(1);
+            let took = group.spent.saturating_add(counted);
+            group.paid.ticks = group.paid.ticks.saturating_add(took);
+            group.paid.of = group.paid.of.saturating_add(lasted);
             let affordable = group.affordable(period, now, counted);
             group.demands(countdowns, counted, lasted);
             let executed = |entry: Entry| self.members[entry.number()].executed;
@@ -219,6 +234,18 @@ impl Throttle {
                     member.counted = 0;
                     paced.pace(entry, Rate::of_rank(rank));
                 }
+            }
+        }
+    }
+}
+
+impl Throttle {
+    /// Gives what the periods of each query took that have ended since the last time, by its first entry.
+    pub fn settle(&mut self, mut to: impl FnMut(Entry, Paid)) {
+        for group in &mut self.groups {
+            let first = group.entries.iter().next();
+            if let Some(first) = first.filter(|_| group.paid.of != 0) {
+                to(first, core::mem::take(&mut group.paid));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `every auto`: what is estimated is right, what is spent is kept to the budget, and what is rare is all there.
 
 use trommel_compress::random::SplitMix64;
-use trommel_query::throttle::{Rehearsal, Throttle, Together};
+use trommel_query::throttle::{Paid, Rehearsal, Throttle, Together};
 use trommel_query::{
     Class, Engine, Entry, Facts, Field, Operation, Program, Rate, Subject, assemble,
 };
@@ -302,6 +302,37 @@ fn the_budget_is_charged_with_countdowns() {
         over += u32::from(counted + recorded > 0.105);
     }
     assert!(over > 0, "without the charge the budget is exceeded");
+}
+
+/// A throttle knows what its periods took.
+#[test]
+fn what_was_paid_is_known() {
+    let text = "for opLOAD * every auto 10% collect pc; send 1 stop; for opSTORE * every auto 2% collect pc; send 2 stop;";
+    let program = program(text);
+    let mut thread = Thread::new(&program, 150).counting(100, true);
+    let each = [(Operation::Load, 8), (Operation::Store, 16)];
+    let _ = thread.phase(100 * PERIOD, each);
+    let mut paid = Vec::new();
+    thread
+        .throttle
+        .settle(|first, took| paid.push((first, took)));
+    let [(loads, of_loads), (stores, of_stores)] = paid[..] else {
+        panic!("{paid:?}");
+    };
+    assert_eq!(
+        [loads, stores],
+        [Operation::Load, Operation::Store].map(entry)
+    );
+    // The last period of each has not ended.
+    for Paid { of, .. } in [of_loads, of_stores] {
+        assert!(of <= thread.now && of + 2 * PERIOD > thread.now, "{of}");
+    }
+    let [counted, recorded] = thread.shares();
+    let share = |paid: Paid| paid.ticks as f64 / paid.of as f64;
+    let all = share(of_loads) + share(of_stores);
+    assert!((all / (counted + recorded) - 1.0).abs() < 0.03, "{all}");
+    // It is said once.
+    thread.throttle.settle(|_, took| panic!("{took:?}"));
 }
 
 /// Records have a quarter of the budget where countdowns alone take more than it, which is enough for what is rare.

@@ -18,7 +18,7 @@ use trommel_tuple::{Kind, KindSet, RECORDED_KINDS};
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 39;
+pub const LAYOUT_VERSION: u32 = 40;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;

@@ -92,6 +92,8 @@ pub struct Queries {
     pub pages: AtomicU32,
     /// Counts of executions, by table entry, but those that are counted by ways.
     pub seen: [Seen; ENTRIES],
+    /// Time that queries with `every auto` took, by the first entry of each.
+    pub paid: [Paid; ENTRIES],
     /// Counts of actions, by instruction.
     pub done: [Acted; INSTRUCTIONS],
     /// The ranges. The host's to write.
@@ -147,6 +149,15 @@ pub struct Seen {
     pub profiled: AtomicU64,
     /// Executions that some action of their query was done for.
     pub acted: AtomicU64,
+}
+
+/// Time that a query with `every auto` took.
+#[repr(C)]
+pub struct Paid {
+    /// Ticks that records and countdowns took.
+    pub ticks: AtomicU64,
+    /// Ticks of threads in which they did.
+    pub of: AtomicU64,
 }
 
 /// Actions of a query instruction.

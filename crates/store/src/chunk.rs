@@ -92,10 +92,12 @@ pub(crate) enum Tag {
     Scope = 39,
     /// Executions of instructions after calls.
     AfterCalls = 40,
+    /// Time that the queries before took.
+    Paid = 41,
 }
 
 impl Tag {
-    const ALL: [Self; 40] = [
+    const ALL: [Self; 41] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -136,6 +138,7 @@ impl Tag {
         Self::Codes,
         Self::Scope,
         Self::AfterCalls,
+        Self::Paid,
     ];
 }
 

@@ -145,6 +145,7 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         | Tag::Service
         | Tag::Rows
         | Tag::Active
+        | Tag::Paid
         | Tag::Windowed
         | Tag::WindowedSent => of_queries(tag, cursor, profile)?,
         Tag::Samples => set(&mut profile.samples, Field::get(cursor)?)?,
@@ -353,6 +354,13 @@ fn of_queries(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
                 0 => Err("a load has no number"),
                 _ => Ok(()),
             }
+        }
+        Tag::Paid => {
+            if !queries.paid.is_empty() {
+                return Err("a part is there twice");
+            }
+            queries.paid = Field::get(cursor)?;
+            Ok(())
         }
         Tag::Windowed => {
             let windowed = Windowed {

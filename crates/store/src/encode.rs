@@ -297,6 +297,11 @@ fn queries<W: Write>(queries: &Queries, out: &mut ChunkWriter<W>) -> io::Result<
         queries.active.put(&mut raw);
         out.chunk(Tag::Active, &raw)?;
     }
+    if !queries.paid.is_empty() {
+        let mut raw = Vec::new();
+        queries.paid.put(&mut raw);
+        out.chunk(Tag::Paid, &raw)?;
+    }
     entries(Tag::Messages, &queries.messages, out)?;
     if let Some(windowed) = &queries.windowed {
         let mut raw = Vec::new();

@@ -9,7 +9,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served};
+use trommel_profile::queries::{Acted, Active, Count, Paid, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
@@ -84,8 +84,9 @@ record!(Value { count, text });
 
 record!(Filter { limit, rounds, tables } and { places });
 
-record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services, name, load, active, windowed });
+record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services, name, load, active, paid, windowed });
 record!(Active { code, from, until });
+record!(Paid { ticks, of });
 record!(Seen {
     executed,
     profiled,

@@ -11,7 +11,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Active, Count, Queries, Seen, Sent, Served, Windowed};
+use trommel_profile::queries::{Acted, Active, Count, Paid, Queries, Seen, Sent, Served, Windowed};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
@@ -367,6 +367,8 @@ fn queries() -> impl Strategy<Value = Queries> {
     let active = (any::<u8>(), any::<u64>(), any::<Option<u64>>());
     let active = active.prop_map(|(code, from, until)| Active { code, from, until });
     let active = prop::collection::vec(active, 0..3);
+    let paid = any::<[u64; 2]>().prop_map(|[ticks, of]| Paid { ticks, of });
+    let paid = prop::collection::btree_map(any::<u8>(), paid, 0..3);
     let words = prop::collection::vec(any::<u64>(), 0..8);
     let told = (any::<u8>(), any::<u8>(), words);
     let told = told.prop_map(|(at, queue, words)| Sent { at, queue, words });
@@ -379,7 +381,7 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::btree_map(told, count, 0..20),
         any::<u64>(),
         prop::collection::vec(served(), 0..3),
-        (any::<String>(), any::<u32>(), active, windowed()),
+        (any::<String>(), any::<u32>(), active, windowed(), paid),
     )
         .prop_map(
             |(program, places, unmet, seen, done, messages, untabulated, services, load)| Queries {
@@ -387,6 +389,7 @@ fn queries() -> impl Strategy<Value = Queries> {
                 load: load.1,
                 active: if load.1 == 0 { Vec::new() } else { load.2 },
                 windowed: load.3,
+                paid: load.4,
                 program,
                 places,
                 unmet,

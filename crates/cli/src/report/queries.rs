@@ -124,6 +124,11 @@ pub(crate) fn summary(
     }
 }
 
+/// Returns true if a query is sampled.
+pub(crate) fn is_sampled(profile: &Profile) -> bool {
+    of_all(profile).any(|answer| answer.query.sampling != Sampling::ALWAYS)
+}
+
 /// Messages of all queries, those that they counted, and the number of queries; `None` if there are none.
 pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
     let (mut sent, mut counted, mut count) = (0_u64, 0_u64, 0);
@@ -201,6 +206,13 @@ fn load(
         match windowed {
             Some(windowed) => in_windows(out, &answer.query, windowed)?,
             None => sampled(out, &answer.query)?,
+        }
+        let start = answer.query.code.start as u8;
+        if let Some(part) = queries.paid.get(&start).and_then(|paid| paid.percent()) {
+            writeln!(
+                out,
+                "#   records and countdowns took {part:.2} % of the time of its threads"
+            )?;
         }
         if let Some(active) = active(queries, &answer) {
             writeln!(out, "#   active from {active}")?;
@@ -646,6 +658,11 @@ fn one<W: Write>(
         ("interrupts", interrupts),
     ] {
         json.number(name, number)?;
+    }
+    let start = answer.query.code.start as u8;
+    match queries.paid.get(&start).and_then(|paid| paid.percent()) {
+        Some(part) => json.real("paid_percent", part)?,
+        None => json.null("paid_percent")?,
     }
     let windowed = queries.windowed.as_ref();
     if let Some(windowed) = windowed {

@@ -240,10 +240,15 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         }
         // What was sampled is said of each query.
         None if is_of_queries(profile) => {
-            let exact = ("exact", "none: each message is counted");
+            let exact = match queries::is_sampled(profile) {
+                false => "none: each message is counted",
+                true => {
+                    "none in messages, which are counted; what they stand for is with each query"
+                }
+            };
             let spec = &profile.compressor;
-            let (of, error) = match spec == exact.0 {
-                true => ("", exact.1.to_owned()),
+            let (of, error) = match spec == "exact" {
+                true => ("", exact.to_owned()),
                 false => (", of the messages of each queue", error_bounds(spec)),
             };
             writeln!(out, "# compressor  {}{of}", printable(spec))?;

@@ -147,9 +147,9 @@ impl Checker<'_> {
             false => u16::try_from(number.value).ok(),
         };
         if immediate.is_none() {
-            let sign = if left.signed { "signed " } else { "" };
+            let sign = if left.signed { "a signed" } else { "an" };
             let message = format!(
-                "{} does not fit into a {sign}immediate of 16 bits",
+                "{} does not fit into {sign} immediate of 16 bits",
                 number.text()
             );
             let fix = self.split(number, left);

@@ -217,6 +217,11 @@ fn forget(area: &area::Queries) {
             count.store(0, Relaxed);
         }
     }
+    for paid in &area.paid {
+        for count in [&paid.ticks, &paid.of] {
+            count.store(0, Relaxed);
+        }
+    }
     for done in &area.done {
         let counts = [
             &done.sent,

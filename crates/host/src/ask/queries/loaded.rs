@@ -1,5 +1,6 @@
 //! A program in force in one process, and its results so far.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_profile::Module;
-use trommel_profile::queries::{Acted, Active, Queries, Seen};
+use trommel_profile::queries::{Acted, Active, Paid, Queries, Seen};
+use trommel_query::program::Query;
 use trommel_query::quick::Quick;
 use trommel_query::tag::Where;
 use trommel_query::{Entry, Program, Sampling, image};
@@ -217,6 +219,7 @@ impl Loaded {
                 .map(|(seen, entry)| (entry.number() as u8, seen))
                 .collect(),
             done: done.into_iter().take(program.code().len()).collect(),
+            paid: paid(program, shared.load(place)),
             name: self.name.clone(),
             load: self.id,
             active: self.active.clone(),
@@ -241,6 +244,16 @@ fn counts(from: &area::Queries) -> (Vec<Seen>, Vec<Acted>) {
         interrupted: done.interrupted.load(Relaxed),
     });
     (seen.collect(), done.collect())
+}
+
+/// Time that queries with `every auto` took, by their first instruction.
+fn paid(program: &Program, from: &area::Queries) -> BTreeMap<u8, Paid> {
+    let of = |query: Query| {
+        let paid = &from.paid[query.entries.iter().next()?.number()];
+        let (ticks, of) = (paid.ticks.load(Relaxed), paid.of.load(Relaxed));
+        (of != 0).then_some((query.code.start as u8, Paid { ticks, of }))
+    };
+    program.queries().into_iter().filter_map(of).collect()
 }
 
 fn named(module: &Module, name: &str) -> bool {

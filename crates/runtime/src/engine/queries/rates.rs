@@ -111,6 +111,11 @@ impl Underway {
                 area,
             };
             throttle.adjust(now, &mut paced);
+            throttle.settle(|first, paid| {
+                let sum = &area.paid[first.number()];
+                add(&sum.ticks, paid.ticks);
+                add(&sum.of, paid.of);
+            });
         }
         due
     }
