@@ -132,6 +132,28 @@ pub fn wait_for<E>(
     }
 }
 
+/// Takes the place in which requests are written, one at a time: until no other thread has it, and all that was asked is answered. Who had it
+/// before may have left without its answer. `sleep` sleeps upon a word while that has a value; `free` gives the place away again.
+///
+/// # Errors
+/// What `sleep` says.
+pub fn hold<W: Word<Value = u32>, E>(
+    held: &W,
+    [asked, answered]: [&W; 2],
+    mut sleep: impl FnMut(&W, u32) -> Result<(), E>,
+    free: impl FnOnce(),
+) -> Result<(), E> {
+    while !held.replace(0, 1) {
+        sleep(held, 1)?;
+    }
+    let last = asked.load(SeqCst);
+    let done = wait_for(answered, last, |now| sleep(answered, now));
+    if done.is_err() {
+        free();
+    }
+    done
+}
+
 /// Fills a place with load `load`, whose program is written.
 pub fn offer(id: &impl Word<Value = u32>, load: u32) {
     id.store(load, SeqCst);

@@ -14,7 +14,7 @@ use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::thread;
 use trommel_aware::word::Word;
 use trommel_queue::protocol::{
-    answer, ask, asked, doze, give_back, is_free, leave, offer, offered, publish, published,
+    answer, ask, asked, doze, give_back, hold, is_free, leave, offer, offered, publish, published,
     recycle, rouse, wait_for, withdraw,
 };
 use words::{Futex, Half, Whole, half, model, whole};
@@ -211,6 +211,93 @@ fn who_is_answered_was_asked_about() {
             asker.join().expect("it ends");
         }
     });
+}
+
+/// Requests of threads that are written in one place.
+struct Posts {
+    posting: Futex,
+    posted: Half,
+    replied: Futex,
+    bell: Futex,
+    /// The request, and then its reply: who has posted may use it, and the host until it has replied.
+    text: UnsafeCell<u32>,
+}
+
+// SAFETY: the text is in a cell that loom watches.
+unsafe impl Sync for Posts {}
+// SAFETY: as above.
+unsafe impl Send for Posts {}
+
+impl Posts {
+    fn free(&self) {
+        self.posting.word.store(0, SeqCst);
+        self.posting.wake();
+    }
+
+    fn sleep(&self, word: &Half, value: u32) -> Result<(), ()> {
+        match core::ptr::eq(word, &self.posting.word) {
+            true => self.posting.wait(value),
+            false => self.replied.wait(value),
+        }
+        Ok(())
+    }
+
+    /// A thread posts a request, and waits for the reply unless it leaves.
+    fn post(&self, request: u32, leaves: bool) {
+        let words = [&self.posted, &self.replied.word];
+        let sleep = |word: &Half, value| self.sleep(word, value);
+        hold(&self.posting.word, words, sleep, || self.free()).expect("nothing ends the wait");
+        // SAFETY: the thread has the place; loom checks that nobody else uses it.
+        self.text.with_mut(|to| unsafe { *to = request });
+        let number = ask(&self.posted);
+        rouse(&self.bell.word, || self.bell.wake());
+        if !leaves {
+            let sleep = |now| self.sleep(&self.replied.word, now);
+            wait_for(&self.replied.word, number, sleep).expect("nothing ends the wait");
+            // SAFETY: as above.
+            let reply = self.text.with(|from| unsafe { *from });
+            assert_eq!(reply, request + 100, "the reply to another");
+        }
+        self.free();
+    }
+
+    /// The host replies to so many requests.
+    fn serve(&self, requests: u32) {
+        while self.replied.word.load(Relaxed) != requests {
+            let Some(request) = asked(&self.posted, &self.replied.word) else {
+                let busy = || asked(&self.posted, &self.replied.word).is_some();
+                doze(&self.bell.word, busy, || self.bell.wait(1));
+                self.bell.word.store(0, SeqCst);
+                continue;
+            };
+            // SAFETY: what was posted is the host's until there is a reply.
+            self.text.with_mut(|text| unsafe { *text += 100 });
+            answer(&self.replied.word, request, || self.replied.wake());
+        }
+    }
+}
+
+#[test]
+fn requests_are_written_one_at_a_time_and_each_has_its_reply() {
+    for leaves in [false, true] {
+        model(move || {
+            let posts = Arc::new(Posts {
+                posting: Futex::new(),
+                posted: half(0),
+                replied: Futex::new(),
+                bell: Futex::new(),
+                text: UnsafeCell::new(0),
+            });
+            let threads = [(1, leaves), (2, false)].map(|(request, leaves)| {
+                let posts = posts.clone();
+                thread::spawn(move || posts.post(request, leaves))
+            });
+            posts.serve(2);
+            for thread in threads {
+                thread.join().expect("it ends");
+            }
+        });
+    }
 }
 
 /// A place for query programs. Two threads execute probes of what is in it, while the host changes it.

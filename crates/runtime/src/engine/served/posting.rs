@@ -152,16 +152,12 @@ impl Thread {
     /// Waits until no other thread posts, and the host has replied to all that was posted.
     fn begin_posting(&self) -> Result<(), Unanswered> {
         let queries = self.process.queue.mapped().queries();
-        while let Err(taken) = queries.posting.compare_exchange(0, 1, SeqCst, Relaxed) {
-            self.sleep_on(&queries.posting, taken)?;
-        }
-        while protocol::asked(&queries.posted, &queries.replied).is_some() {
-            if let Err(why) = self.sleep_on(&queries.replied, queries.replied.load(SeqCst)) {
-                self.free_posting();
-                return Err(why);
-            }
-        }
-        Ok(())
+        protocol::hold(
+            &queries.posting,
+            [&queries.posted, &queries.replied],
+            |word, value| self.sleep_on(word, value),
+            || self.free_posting(),
+        )
     }
 
     fn free_posting(&self) {
