@@ -51,7 +51,7 @@ pub(crate) fn run(args: &C2cArgs) -> Result<ExitCode> {
         json(
             &mut out,
             &mut view,
-            (simulated, sharing.untracked),
+            (simulated, sharing.untracked, rows.len()),
             &lines,
             top,
         )?;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &C2cArgs) -> Result<ExitCode> {
         text(
             &mut out,
             &mut view,
-            (&lines, rest, sharing.untracked),
+            (&lines, rest, sharing.untracked, rows.len()),
             top,
             style,
         )?;
@@ -91,7 +91,7 @@ fn object(view: &mut View<'_>, line: &SharedLine) -> Option<String> {
 fn text(
     out: &mut impl Write,
     view: &mut View<'_>,
-    (lines, rest, untracked): (&[&SharedLine], usize, u64),
+    (lines, rest, untracked, processes): (&[&SharedLine], usize, u64, usize),
     top: usize,
     style: Style,
 ) -> io::Result<()> {
@@ -115,6 +115,12 @@ fn text(
             out,
             "# not looked at: {} accesses, as memory was short",
             grouped(untracked)
+        )?;
+    }
+    if processes > 1 {
+        writeln!(
+            out,
+            "# not looked for: lines that only processes share, and there are {processes}"
         )?;
     }
     for line in lines.iter().take(top) {
@@ -169,7 +175,7 @@ fn text(
 fn json(
     out: &mut impl Write,
     view: &mut View<'_>,
-    (simulated, untracked): (&Simulated, u64),
+    (simulated, untracked, processes): (&Simulated, u64, usize),
     lines: &[&SharedLine],
     top: usize,
 ) -> io::Result<()> {
@@ -178,6 +184,7 @@ fn json(
     json.text("schema", SCHEMA)?;
     json.number("line_bytes", simulated.caches.line)?;
     json.number("untracked", untracked)?;
+    json.number("processes", processes as u64)?;
     modules(&mut json, view.profile)?;
     json.member_array("lines")?;
     for line in lines.iter().take(top) {

@@ -16,6 +16,7 @@ fn main() {
         Trial::test("sums are those of the events", || Ok(sums()?)),
         Trial::test("planted false sharing is found", || Ok(planted()?)),
         Trial::test("mended false sharing is not found", || Ok(mended()?)),
+        Trial::test("several processes are said", || Ok(several()?)),
         Trial::test("what does not go together is refused", || Ok(refused()?)),
     ];
     libtest_mimic::run(&args, trials).exit();
@@ -216,6 +217,25 @@ fn mended() -> Result<(), String> {
         [] => Ok(()),
         found => Err(format!("{found:?}")),
     }
+}
+
+/// Lines that only processes share are not looked for, which is said.
+fn several() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    for (script, several) in [("true", false), ("(true); (true)", true)] {
+        let mut command = Command::new(trommel());
+        command.args(["record", "--quiet", "-e", "sharing", "-o"]);
+        output(command.arg(&data).args(["--", "/bin/sh", "-c", script]))?;
+        let text = output(Command::new(trommel()).arg("c2c").arg(&data))?;
+        let json = output(Command::new(trommel()).args(["c2c", "--json"]).arg(&data))?;
+        let json: Value = serde_json::from_str(&json).map_err(|e| e.to_string())?;
+        let said = text.contains("lines that only processes share");
+        if said != several || (number(&json, &["processes"])? > 1) != several {
+            return Err(format!("{script}: {text}{json}"));
+        }
+    }
+    Ok(())
 }
 
 fn refused() -> Result<(), String> {
