@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use trommel_host::kernel::interrupt;
 
 /// Times of the native run, in nanoseconds.
 pub(super) struct Native {
@@ -32,20 +33,31 @@ pub(super) fn run(program: &Path, words: &[OsString]) -> Result<Option<Native>> 
         .spawn()
         .with_context(|| format!("{}: cannot be started", program.display()))?;
     let pid = child.id() as libc::pid_t;
-    let (mut status, mut used) = (0, zeroed());
-    // SAFETY: a system call that writes two values that live here; the child is ours and not waited for elsewhere.
-    while unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut used) } == -1 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error).context("the native run cannot be waited for");
-        }
-    }
+    let used = ended(pid).context("the native run cannot be waited for")?;
     let nanoseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
     Ok(Some(Native {
         wall: start.elapsed().as_nanos() as u64,
         user: nanoseconds(used.ru_utime),
         system: nanoseconds(used.ru_stime),
     }))
+}
+
+/// Waits for the end of a child, and stops with it meanwhile. Returns what it used.
+fn ended(pid: libc::pid_t) -> io::Result<libc::rusage> {
+    let (mut status, mut used) = (0, zeroed());
+    loop {
+        // SAFETY: a system call that writes two values that live here; the child is ours and not waited for elsewhere.
+        if unsafe { libc::wait4(pid, &raw mut status, libc::WUNTRACED, &raw mut used) } == -1 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        } else if libc::WIFSTOPPED(status) {
+            interrupt::stop_with(pid, libc::WSTOPSIG(status));
+        } else {
+            return Ok(used);
+        }
+    }
 }
 
 fn zeroed() -> libc::rusage {

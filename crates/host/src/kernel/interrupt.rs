@@ -24,6 +24,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::kernel::proc;
@@ -253,6 +254,18 @@ impl Guard {
     pub fn actions(&self) -> Actions {
         self.before.clone()
     }
+}
+
+/// Stops us as a signal has stopped a child of ours, until one of the two is continued. Then both go on.
+pub fn stop_with(child: i32, signal: i32) {
+    let Ok(signal) = Signal::try_from(signal) else {
+        return;
+    };
+    let _own = match sentinel::is_there() {
+        true => None,
+        false => Sentinel::start(),
+    };
+    sentinel::stop_with(Pid::from_raw(child), signal);
 }
 
 impl Drop for Guard {

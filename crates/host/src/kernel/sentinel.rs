@@ -104,6 +104,11 @@ extern "C" fn watch(host: *mut libc::c_void) -> i32 {
     }
 }
 
+/// Returns true while there is a sentinel.
+pub(crate) fn is_there() -> bool {
+    PID.load(SeqCst) > 0
+}
+
 /// Returns how often a process that a signal has stopped was given the processor: a number that changes once it was continued, also
 /// where it has stopped again. `None`: it is not stopped. Async-signal-safe.
 fn turns_of_stopped(pid: i32) -> Option<u32> {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use iced_x86::InstructionInfoFactory;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use trommel_compress::random::SplitMix64;
 use trommel_profile::samples::{Function, Machine, Samples};
 use trommel_profile::{Module, Origin, Profile};
@@ -35,6 +36,7 @@ use super::{Every, Subject};
 use crate::channel::modules::Images;
 use crate::kernel::interrupt::Guard;
 use crate::kernel::perf::records::{Mode, Record, Records, Sample, What};
+use crate::kernel::sentinel;
 
 /// From one reading of the rings to the next.
 const OFTEN: Duration = Duration::from_millis(100);
@@ -209,11 +211,15 @@ impl Session {
             let pause = OFTEN.min(full).min(left.unwrap_or(OFTEN));
             let is_gone = wait(watched.as_ref(), pause);
             self.read(false);
-            if let Some(child) = &mut child
-                && let Ok(Some(status)) = child.try_wait()
-            {
-                guard.ended();
-                ended = Some(status);
+            if let Some(child) = &mut child {
+                let pid = Pid::from_raw(child.id() as i32);
+                if let Some(signal) = sentinel::take_stop(pid) {
+                    sentinel::stop_with(pid, signal);
+                }
+                if let Ok(Some(status)) = child.try_wait() {
+                    guard.ended();
+                    ended = Some(status);
+                }
             }
             let is_over = duration.is_some_and(|all| self.began.elapsed() >= all);
             let is_done = ended.is_some() || child.is_none() && (is_gone || guard.asked());
