@@ -36,6 +36,7 @@ fn main() {
         Trial::test("executed programs that cannot be are told", || {
             Ok(executes_restricted()?)
         }),
+        Trial::test("instructions are worth the CPU time", || Ok(worth()?)),
         Trial::test("no more is paid than was said", || Ok(paid()?)),
         Trial::test("values that pay are ranked", || Ok(ranked()?)),
     ];
@@ -515,4 +516,28 @@ fn best_values(program: &Path, options: &[&str], turns: u64) -> Result<Vec<u64>,
         true => Ok(found),
         false => Err(people),
     }
+}
+
+/// Instructions of windows are worth the CPU time, whatever threads do: at one a cycle, as reports say.
+fn worth() -> Result<(), String> {
+    /// Factor that chance may make, with some tens of windows.
+    const FAR: f64 = 1.3;
+    for budget in ["1", "10"] {
+        let program = built("worth")?;
+        let report = record(&["--budget", budget, "--windows"], &program, "3000")?;
+        let functions = report["functions"].as_array().cloned().unwrap_or_default();
+        let counts = functions.iter().filter_map(|f| f["self"].as_f64());
+        let counted: f64 = counts.sum();
+        let cpu = report["run"]["target_cpu_ns"].as_f64().unwrap_or(0.0);
+        let windows = &report["windows"];
+        let cycles = real(windows, "instructions") / real(windows, "covered_ns");
+        let worth = counted / (cpu * cycles);
+        // Some of the time is the kernel's, and the runtime's.
+        if !(0.5 / FAR..FAR).contains(&worth) {
+            return Err(format!(
+                "--budget {budget}: {counted} instructions for {cpu} ns of CPU time, {worth} of what they are worth"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -38,6 +38,8 @@ pub struct Windows {
     pub rate: f64,
     /// CPU time of the program in which windows could be taken, without what they cost.
     pub cpu: u64,
+    /// The part of it that the program spent in its own code and not in the kernel; 0: not known. No file has it.
+    pub user: u64,
     /// Time from the beginning of that to its end.
     pub wall: u64,
     /// CPU time that the program spent in windows, and on the way in and out.
@@ -145,6 +147,7 @@ impl Windows {
             (&mut self.skipped, earlier.skipped),
             (&mut self.instructions, earlier.instructions),
             (&mut self.cpu, earlier.cpu),
+            (&mut self.user, earlier.user),
             (&mut self.wall, earlier.wall),
             (&mut self.in_windows, earlier.in_windows),
             (&mut self.in_kernel, earlier.in_kernel),
@@ -166,6 +169,7 @@ impl Windows {
             (&mut self.skipped, other.skipped),
             (&mut self.instructions, other.instructions),
             (&mut self.cpu, other.cpu),
+            (&mut self.user, other.user),
             (&mut self.in_windows, other.in_windows),
             (&mut self.in_kernel, other.in_kernel),
             (&mut self.covered, other.covered),

@@ -366,8 +366,6 @@ pub struct WindowSetup {
     /// Windows are delimited by marks ([`CAPTURE_MARK`](crate::CAPTURE_MARK)); before one, a random number of
     /// instructions below this is passed. 0: no marks, and none is passed.
     pub skip: AtomicU32,
-    /// Nanoseconds of CPU time from a window to the next, as often as they are begun now.
-    pub period: AtomicU64,
     /// The mean number of ticks from one signal of a thread's own timer to the next, in parts of 256; 0: no timers.
     pub ticks: AtomicU32,
     /// Nanoseconds from one tick of the kernel to the next.

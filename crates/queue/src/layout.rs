@@ -304,7 +304,7 @@ pub const STACK_MARK: u32 = u32::MAX - 2;
 /// See [`STACK_MARK`].
 pub const STACK_WORDS: usize = 31;
 /// Mark in place of an exit number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
-/// [`CAPTURE_MARK`], instructions that were requested, and [`WindowSetup::period`](crate::WindowSetup::period).
+/// [`CAPTURE_MARK`], instructions that were requested, and nanoseconds of the thread's user time since its last window.
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
 pub const END_WORDS: usize = 3;

@@ -180,6 +180,7 @@ pub const OPTIONAL: &[Call] = &[
 
 /// Further calls where threads are native between windows. They may fail, but neither end the program nor be reported to it.
 pub const WINDOWED: &[Call] = &[
+    with(98, "getrusage", &[(0, 1)]), // RUSAGE_THREAD
     any(128, "rt_sigtimedwait"),
     any(222, "timer_create"),
     any(223, "timer_settime"),

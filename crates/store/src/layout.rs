@@ -56,7 +56,7 @@ record!(Thread { number, tid, seen });
 record!(Windows {
     taken, counted, whole, calls, signals, refused, skipped, instructions, cpu, wall, in_windows, in_kernel, host, covered,
     length, budget, rate, pacing,
-} and { sites, rare, pairs, arguments, callers, levels, custom });
+} and { user, sites, rare, pairs, arguments, callers, levels, custom });
 record!(Sampled {
     samples,
     executions,

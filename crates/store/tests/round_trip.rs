@@ -136,6 +136,7 @@ fn windows() -> impl Strategy<Value = Windows> {
                     instructions: n[7],
                     length,
                     rate,
+                    user: 0,
                     cpu: n[8],
                     wall: n[9],
                     in_windows: n[10],

@@ -7,12 +7,15 @@
 //! # Strategy
 //! The records of a thread wait here until its window's end is there. Records before
 //! the mark where the window begins are dropped. Then the window's events are counted, each with the window's
-//! weight: the CPU time from one window to the next, as often as they were begun then, over the time of a whole window's instructions. That time
+//! weight: the thread's user time since its last window, over the time of a whole window's instructions. That time
 //! cannot be measured natively without hardware counters. Instrumented code takes many times as long. So the instructions are assumed to be
 //! executed at one rate, one a cycle of the time stamp counter. Counts therefore compare as the *time* spent around
 //! their places does. Two places that are executed together are in the right proportion. A place in slow code is
 //! counted too high against one in fast code. All counts may be off by one factor. A window that a system call cuts short
 //! counts as part of a whole one.
+//!
+//! A thread's last window is not its end, and some threads have none. So in the end all weights get one factor, and windows stand for
+//! the program's user time.
 //!
 //! Values of loads, and method tables, go to a hotlist for each instruction, as many times as their window's weight has
 //! units: a value seen while windows are rare is not worth less. Branches and calls have a
@@ -55,6 +58,9 @@ use site::{Destination, Draws, Seen, Site, Units, estimates, rounded};
 use crate::channel::modules::Modules;
 use crate::fold::dictionary::Step;
 use crate::fold::levels;
+
+/// Nanoseconds of user time that the kernel's figure is too coarse for.
+const SHORT: u64 = 200_000_000;
 
 /// The meaning of a site's event.
 #[derive(Clone, Copy)]
@@ -117,6 +123,8 @@ pub(super) struct Windowed {
     covered: f64,
     /// Nanoseconds that bursts stand for.
     represented: f64,
+    /// Nanoseconds of user time that windows stand for.
+    stand_for: f64,
     /// The relative standard error of what bursts stand for.
     factor_error: f64,
 }
@@ -183,10 +191,11 @@ impl Windowed {
     }
 
     /// A window that executed some of the instructions that were wanted begins; its weight.
-    pub(super) fn begin(&mut self, [executed, wanted, period]: [u64; END_WORDS]) -> f64 {
+    pub(super) fn begin(&mut self, [executed, wanted, since]: [u64; END_WORDS]) -> f64 {
         self.counted += 1;
         self.covered += self.cycle * executed as f64;
-        period as f64 / (self.cycle * wanted.max(executed).max(1) as f64)
+        self.stand_for += since as f64;
+        since as f64 / (self.cycle * wanted.max(executed).max(1) as f64)
     }
 
     /// A burst of this weight begins that has taken so many nanoseconds, as native time.
@@ -327,9 +336,11 @@ impl Windowed {
         // Of windows that ended while this was asked the signals are told the next time.
         self.early = came - signals;
         self.epoch += 1;
+        let stand_for = std::mem::take(&mut self.stand_for);
         let scale = match self.represented > 0.0 {
             // No burst stands for the time after the last one.
             true => windows.cpu as f64 / self.represented,
+            false if windows.user > SHORT && stand_for > 0.0 => windows.user as f64 / stand_for,
             false => came as f64 / self.counted.max(1) as f64,
         };
         windows.counted = std::mem::take(&mut self.counted);

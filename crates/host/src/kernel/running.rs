@@ -301,11 +301,22 @@ fn another_thread(pid: i32) -> Option<String> {
     live.next()
 }
 
+/// User and system time that a process has used so far, in the kernel's units.
+pub(crate) fn modes_of(pid: Pid) -> Option<[u64; 2]> {
+    modes_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn modes_in(stat: &str) -> Option<[u64; 2]> {
+    let mut words = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    let mut number = || words.next()?.parse::<u64>().ok();
+    Some([number()?, number()?])
+}
+
 /// CPU time that a process has used so far.
 pub fn cpu_time(pid: Pid) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let words: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    let ticks = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
+    let [user, system] = modes_in(&stat)?;
+    let ticks = user + system;
     // The kernel's unit there, on every x86.
     const TICK: Duration = Duration::from_millis(10);
     Some(TICK * u32::try_from(ticks).ok()?)
@@ -315,6 +326,13 @@ pub fn cpu_time(pid: Pid) -> Option<Duration> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn user_and_system_time_are_told_apart() {
+        let stat = "12 (a) b) R 1 2 3 4 5 6 7 8 9 10 77 88 0 0";
+        assert_eq!(modes_in(stat), Some([77, 88]));
+        assert_eq!(modes_in("12 (a) R 1"), None);
+    }
 
     #[test]
     fn a_process_that_has_just_begun_has_its_arguments() {

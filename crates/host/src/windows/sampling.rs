@@ -35,6 +35,7 @@ use trommel_profile::windows::Windows;
 use trommel_queue::{Control, MAX_SKIP};
 
 use crate::kernel::clocks::cpu_of;
+use crate::kernel::running::modes_of;
 use crate::windows::pacer::{Rates, tick};
 use crate::windows::toll::Toll;
 
@@ -113,6 +114,8 @@ pub struct Controller {
     paid: Paid,
     /// CPU time of the process when it was last there.
     cpu: Duration,
+    /// Its user and system time in the kernel's units, when windows could begin and when it was last there.
+    modes: [[u64; 2]; 2],
     /// It had used none since the look before.
     idle: bool,
     wall: Duration,
@@ -170,6 +173,7 @@ impl Controller {
             cost: GUESS,
             paid: Paid::default(),
             cpu: Duration::ZERO,
+            modes: [[0; 2]; 2],
             idle: false,
             wall: Duration::ZERO,
             host: Duration::ZERO,
@@ -214,12 +218,14 @@ impl Controller {
         self.take(control, host);
         self.decide();
         control.window.length.store(self.length, Relaxed);
-        let period = self.period().as_nanos() as u64;
-        control.window.period.store(period, Relaxed);
     }
 
     fn take(&mut self, control: &Control, host: Duration) {
         let cpu = cpu_of(self.pid).unwrap_or(self.cpu).max(self.cpu);
+        self.modes[1] = modes_of(self.pid).unwrap_or(self.modes[1]);
+        if self.began.is_none() {
+            self.modes[0] = self.modes[1];
+        }
         let (began, _) = *self.began.get_or_insert_with(|| {
             self.start = host;
             (Instant::now(), cpu)
@@ -247,6 +253,13 @@ impl Controller {
     fn native(&self, paid: &Paid) -> f64 {
         let before = self.began.map_or(Duration::ZERO, |(_, cpu)| cpu);
         (self.cpu.saturating_sub(before).as_nanos() as f64 - paid.all()).max(0.0)
+    }
+
+    /// Returns the part of the CPU time that the program spent in its own code; `None`: it is not known.
+    fn user(&self) -> Option<f64> {
+        let [then, now] = self.modes;
+        let [user, system] = [0, 1].map(|mode| now[mode].saturating_sub(then[mode]) as f64);
+        (user + system > 0.0).then(|| user / (user + system))
     }
 
     fn decide(&mut self) {
@@ -348,6 +361,7 @@ impl Controller {
             length: self.length,
             rate: self.rates.all(),
             cpu: self.native(&paid) as u64,
+            user: (self.native(&paid) * self.user().unwrap_or_default()) as u64,
             wall: self.wall.as_nanos() as u64,
             in_windows: paid.inside,
             in_kernel: paid.outside,

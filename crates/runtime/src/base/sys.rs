@@ -429,6 +429,25 @@ pub fn thread_cpu() -> u64 {
     clock(nr::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds that the calling thread has spent in its own code, and not in the kernel.
+pub fn thread_user() -> u64 {
+    const RUSAGE_THREAD: u64 = 1;
+    // struct rusage: user time in seconds and microseconds first.
+    let mut used = [0_u64; 18];
+    // SAFETY: `used` has the size of a `struct rusage`.
+    let done = unsafe {
+        checked(
+            nr::__NR_getrusage,
+            [RUSAGE_THREAD, used.as_mut_ptr() as u64, 0, 0, 0, 0],
+        )
+    };
+    match done {
+        Ok(_) => used[0] * 1_000_000_000 + used[1] * 1000,
+        // A filter refuses it.
+        Err(_) => thread_cpu(),
+    }
+}
+
 /// The time stamp counter may not be read: some thread of the program has said that whoever does so dies.
 static CLOCKLESS: AtomicBool = AtomicBool::new(false);
 

@@ -96,7 +96,7 @@ use crate::engine::marks::mark_window;
 use crate::engine::native;
 use crate::engine::signals::Pending;
 use crate::engine::state::{Process, Runtime, Thread, Windows};
-use crate::engine::window::state::{End, Phase, Window};
+use crate::engine::window::state::{End, Phase, Window, Windowed};
 use crate::translate::{MOST_WORDS, Refusal, Shape};
 
 pub use timer::Timer;
@@ -168,6 +168,17 @@ pub fn lengths(process: &Process) -> (u32, u32) {
 fn times_loads(process: &Process) -> bool {
     let kinds = process.queue.control().setup.kinds.load(Relaxed);
     KindSet::from_bits(kinds as u16).has(Kind::Latency)
+}
+
+/// Nanoseconds of user time of the calling thread that its window stands for: since its last one. It is not known how long a thread was there before
+/// its first window without windows being wanted.
+pub fn weight(windowed: &Windowed) -> u64 {
+    const FIRST: u64 = 10_000_000;
+    let now = sys::thread_user();
+    match windowed.user {
+        0 => now.min(FIRST),
+        last => now.saturating_sub(last),
+    }
 }
 
 /// Returns whether the calling thread can have windows: not where loads are to be timed, and it may not read the time stamp counter.
@@ -389,9 +400,10 @@ impl Runtime {
             self.record_counts(thread, context);
         }
         if window.phase != Phase::Unmarked {
-            let period = control.window.period.load(Relaxed);
-            mark_window(thread, END_MARK, &[executed, window.length.into(), period]);
+            let weight = thread.windowed.weight;
+            mark_window(thread, END_MARK, &[executed, window.length.into(), weight]);
         }
+        thread.windowed.user = sys::thread_user();
         let windows = &control.windows;
         let n = windows.ended.fetch_add(1, Relaxed);
         windows.instructions.fetch_add(executed, Relaxed);

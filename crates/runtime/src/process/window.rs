@@ -13,7 +13,7 @@ use crate::crossing::arch;
 use crate::engine::frames::Frames;
 use crate::engine::state::Process;
 use crate::engine::window::state::{Phase, Window};
-use crate::engine::window::{can_begin, lengths, set_left, timer};
+use crate::engine::window::{can_begin, lengths, set_left, timer, weight};
 use crate::process::signal;
 use crate::process::thread::copied;
 
@@ -99,6 +99,7 @@ fn enter(
         window.phase = Phase::Passing;
     }
     thread.windowed.now = Some(window);
+    thread.windowed.weight = weight(&thread.windowed);
     thread.leaving = false;
     context.pending = 0;
     context.next_pc = AppPc(frame.rip);

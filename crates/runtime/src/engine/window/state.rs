@@ -83,6 +83,10 @@ impl Window {
 pub struct Windowed {
     /// The window that it is in.
     pub now: Option<Window>,
+    /// The thread's user time at the end of its last window; 0: it had none.
+    pub user: u64,
+    /// User time that the window stands for which it is in.
+    pub weight: u64,
     /// The timer that begins the next.
     pub timer: Timer,
     /// Contents of the kernel's signal frames for the thread, beside its state.

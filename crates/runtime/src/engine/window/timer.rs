@@ -84,10 +84,13 @@ impl Timer {
         }
         let Some(id) = self.id else { return true };
         let begin = !came || self.left == 0;
-        if begin || self.mean != mean {
+        if begin {
             self.left = draw(mean, below);
-            self.mean = mean;
+        } else if self.mean != mean {
+            // Not drawn anew, or a thread that sleeps would never come to its end.
+            self.left = scaled(self.left, mean, self.mean);
         }
+        self.mean = mean;
         let ticks = self.left.min(LONG);
         self.left -= ticks;
         let (tick, ticks) = (u64::from(tick), u64::from(ticks));
@@ -111,6 +114,13 @@ impl Timer {
     pub fn forget(&mut self) {
         *self = Self::default();
     }
+}
+
+/// Ticks that are left, where another mean is wanted from now on.
+fn scaled(left: u32, mean: u32, before: u32) -> u32 {
+    let before = u64::from(before.max(1));
+    let left = (u64::from(left) * u64::from(mean) + before / 2) / before;
+    u32::try_from(left).unwrap_or(u32::MAX).max(1)
 }
 
 /// Ticks, for a mean in parts of 256.
@@ -155,7 +165,14 @@ fn arm(id: u32, nanos: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::draw;
+    use super::{draw, scaled};
+
+    #[test]
+    fn what_is_left_follows_the_mean() {
+        assert_eq!(scaled(10, 512, 256), 20);
+        assert_eq!(scaled(10, 256, 1 << 24), 1);
+        assert_eq!(scaled(u32::MAX, u32::MAX, 0), u32::MAX);
+    }
 
     #[test]
     fn ticks_have_the_mean_that_is_wanted() {

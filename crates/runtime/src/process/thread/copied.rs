@@ -111,6 +111,7 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     // Its queries are its parent's, which go on there.
     first.asking = None;
     first.windowed.timer.forget();
+    first.windowed.user = 0;
     first.writer.set(0);
     first.writer.number = 1;
     first.writer.tid = sys::gettid() as u32;

@@ -113,7 +113,6 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         of_parent.seed.load(Relaxed),
         of_parent.changing.load(Relaxed).into(),
     ];
-    let window_period = parent.window.period.load(Relaxed);
     let converges = mapped.converge().wanted.load(Relaxed);
     let start = slot_start(0) as u64;
     let (whole, base) = (mapped_bytes(window != 0), mapped.base());
@@ -163,7 +162,6 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     control.window.skip.store(window_skip, Relaxed);
     control.setup.stacks.store(stacks, Relaxed);
     control.setup.contexts.store(contexts, Relaxed);
-    control.window.period.store(window_period, Relaxed);
     control.identity.slot.store(number as u32, Relaxed);
     control.process.threads.store(1, Relaxed);
     control.extent.paths.store(paths, Relaxed);
