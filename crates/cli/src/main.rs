@@ -18,6 +18,7 @@ mod diff;
 mod doctor;
 mod exit;
 mod export;
+mod find;
 mod generate;
 mod help;
 mod host;

@@ -1,7 +1,7 @@
 //! Values in words: as code uses them, and where nothing tells that, by what they look like.
 
 use trommel_code::Use;
-use trommel_symbol::fit;
+use trommel_symbol::{fit, readable};
 
 /// Longer names are cut in tables.
 const MAX_NAME: usize = 48;
@@ -44,7 +44,7 @@ pub(crate) fn shown(known: &mut impl Addresses, value: u64, used: Option<Use>) -
 /// An address with the name of what is there, or the text.
 fn address(known: &mut impl Addresses, value: u64) -> Option<String> {
     if let Some(name) = known.name_of_address(value) {
-        return Some(format!("{value:#x} <{name}>"));
+        return Some(format!("{value:#x} <{}>", readable(&name)));
     }
     let text = known.text_at(value)?;
     Some(format!("{value:#x} {}", quoted(&text)))

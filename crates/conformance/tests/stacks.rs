@@ -47,6 +47,7 @@ fn main() {
             Ok(short()?)
         }),
         Trial::test("samples without paths", || Ok(flat()?)),
+        Trial::test("functions without symbols", || Ok(nameless()?)),
         Trial::test("the machine's", || Ok(machine()?)),
         Trial::test("code that was made has the names of a perf map", || {
             Ok(named("map")?)
@@ -334,6 +335,8 @@ fn machine() -> Result<(), String> {
 
 /// A name as engines make them.
 const SECOND: &str = "JS:*second /a b.js:2";
+/// The same without directories.
+const SECOND_SHOWN: &str = "JS:*second a b.js:2";
 
 /// Functions of code that was made have their names in samples and in exact counts, though the files are gone when the program has ended.
 fn named(how: &str) -> Result<(), String> {
@@ -371,7 +374,7 @@ fn named(how: &str) -> Result<(), String> {
     let shown = output(Command::new(trommel()).arg("report").arg(&data))?;
     // Functions come first, and each is once below its caller.
     let first = shown.find("Functions of programs").unwrap_or(usize::MAX);
-    if !shown.contains(SECOND) || shown.find("made_first").is_none_or(|at| at < first) {
+    if !shown.contains(SECOND_SHOWN) || shown.find("made_first").is_none_or(|at| at < first) {
         return Err(shown);
     }
     let tree = output(
@@ -400,9 +403,38 @@ fn named(how: &str) -> Result<(), String> {
     let exact = report(&data, &[])?;
     let edges = exact["edges"].as_array().cloned().unwrap_or_default();
     let named = |edge: &&Value| edge["from"]["function"].as_str() == Some(SECOND);
-    match edges.iter().find(named) {
-        Some(_) => Ok(()),
-        None => Err(format!("no branch of the second: {edges:?}")),
+    if !edges.iter().any(|edge| named(&edge)) {
+        return Err(format!("no branch of the second: {edges:?}"));
+    }
+    // What is said at the end has the names, too.
+    let mut command = Command::new(trommel());
+    command.current_dir(scratch.dir()).args(["record", "--"]);
+    let done = command.arg(&program).arg(how).output().map_err(text)?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    match said.contains("made_first") {
+        true => Ok(()),
+        false => Err(format!("{said}")),
+    }
+}
+
+/// Functions of a program without symbols are told apart by their starts.
+fn nameless() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-s"];
+    let program = built("stack-nameless", &flags)?;
+    let data = scratch.path("p");
+    record(&["--"], &[&program.to_string_lossy(), TURNS], &data)?;
+    let report = report(&data, &[])?;
+    let functions = report["samples"]["functions"].as_array();
+    let names = functions.into_iter().flatten();
+    let names = names.filter_map(|f| f["function"].as_str());
+    let own: BTreeSet<&str> = names
+        .filter(|name| name.starts_with("stack-nameless+0x"))
+        .collect();
+    // Each of the functions on the paths.
+    match own.len() {
+        8.. => Ok(()),
+        _ => Err(format!("{own:?}")),
     }
 }
 

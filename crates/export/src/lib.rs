@@ -53,6 +53,6 @@ pub use format::{Format, Modules, Next};
 pub use formats::{FORMATS, find};
 pub use infer::Inferred;
 pub use input::Input;
-pub use paths::{CallPaths, MOST_DEEP, PATH_FORMATS, PathFormat, find_paths};
+pub use paths::{CallPaths, MOST_DEEP, Names, PATH_FORMATS, PathFormat, find_paths};
 pub use process::Process;
 pub use refused::why_not;

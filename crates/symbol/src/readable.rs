@@ -33,6 +33,9 @@ pub fn readable(name: &str) -> String {
     {
         return format!("{special}{}", readable(rest));
     }
+    if let Some(path) = crate::mangled::path(name) {
+        return path;
+    }
     let plain = |c: char| !matches!(c, '<' | '(' | ' ');
     if name.chars().all(plain) {
         return name.to_owned();
@@ -181,16 +184,43 @@ fn qualified(group: &str) -> String {
     format!("<{}>", words.join(" "))
 }
 
+/// The same of a name that an engine gave to code which it made: `int W.fib(int)` of Java, `JS:*fib /home/me/fib.js:1:13` of node.
+///
+/// Return type and parameters go, and the directories of a file. Classes are parts of a path.
+pub fn readable_of_engine(name: &str) -> String {
+    let bare = name.rfind(")[").map_or(name, |at| &name[..=at]);
+    let head = bare.strip_suffix(')').and_then(|_| bare.split_once('('));
+    let head = head.filter(|(head, _)| !head.ends_with(' '));
+    if let Some((head, _)) = head {
+        let path = head.rsplit(' ').next().unwrap_or(head);
+        if path.contains(['.', ':']) {
+            return path.to_owned();
+        }
+    }
+    let file = name
+        .match_indices('/')
+        .find(|(at, _)| name[..*at].ends_with([' ', ':']));
+    match file {
+        Some((at, _)) => {
+            let before = name[..at].strip_suffix("file:").unwrap_or(&name[..at]);
+            let base = name.rsplit('/').next().unwrap_or_default();
+            format!("{before}{base}")
+        }
+        None => name.to_owned(),
+    }
+}
+
 /// A name in at most `most` characters: the last parts of a path stay, else both ends.
 pub fn fit(name: &str, most: usize) -> String {
     let length = |text: &str| text.chars().count();
     if length(name) <= most {
         return name.to_owned();
     }
-    let mut starts = name.match_indices("::").map(|(at, _)| at);
-    let fits = starts.find(|at| length(&name[*at..]) < most && length(&name[*at..]) > 2);
-    if let Some(at) = fits {
-        return format!("…{}", &name[at..]);
+    let separator = if is_of_classes(name) { "." } else { "::" };
+    let starts = name.match_indices(separator).map(|(at, _)| &name[at..]);
+    let fits = |part: &&str| length(part) < most && part.len() > separator.len();
+    if let Some(part) = starts.into_iter().find(fits) {
+        return format!("…{part}");
     }
     let name = name.rsplit_once("::").map_or(name, |(_, last)| last);
     let whole = length(name);
@@ -201,6 +231,26 @@ pub fn fit(name: &str, most: usize) -> String {
     let start: String = name.chars().take(kept.div_ceil(2)).collect();
     let end: String = name.chars().skip(whole - kept / 2).collect();
     format!("{start}…{end}")
+}
+
+/// Returns true if points divide packages and classes, as in `java.util.HashMap.merge`, rather than what a compiler or linker adds to a name.
+fn is_of_classes(name: &str) -> bool {
+    let name = name.split("+0x").next().unwrap_or(name);
+    let parts = name.split('.');
+    let is_added = |part: &str| {
+        matches!(
+            part,
+            "so" | "cold" | "part" | "isra" | "constprop" | "llvm" | "lto_priv"
+        )
+    };
+    let is_class = |part: &str| {
+        let first = part.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '<');
+        let rest = part
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_$<>".contains(c));
+        first && rest && !is_added(part)
+    };
+    parts.clone().count() > 1 && parts.clone().all(is_class)
 }
 
 #[cfg(test)]
@@ -276,6 +326,43 @@ mod tests {
     }
 
     #[test]
+    fn names_of_engines_keep_function_and_file() {
+        for (name, wanted) in [
+            ("int W.fib(int)", "W.fib"),
+            (
+                "java.lang.Object java.util.HashMap.merge(java.lang.Object, java.lang.Object, java.util.function.BiFunction)",
+                "java.util.HashMap.merge",
+            ),
+            (
+                "instance void [System.Private.CoreLib] System.Foo::Bar(class System.String)[PreJIT]",
+                "System.Foo::Bar",
+            ),
+            ("JS:*fib /home/me/fib.js:1:13", "JS:*fib fib.js:1:13"),
+            ("JS:* file:///home/me/a b/m.mjs:2:1", "JS:* m.mjs:2:1"),
+            (
+                "JS:^f node:internal/modules/cjs/loader:4:1",
+                "JS:^f node:internal/modules/cjs/loader:4:1",
+            ),
+            ("py::fib:/home/me/w.py", "py::fib:w.py"),
+            ("StubRoutines (2)", "StubRoutines (2)"),
+            ("I2C/C2I adapters", "I2C/C2I adapters"),
+            ("Interpreter", "Interpreter"),
+            ("a/", "a/"),
+        ] {
+            assert_eq!(readable_of_engine(name), wanted, "{name}");
+        }
+        for (name, most, wanted) in [
+            ("java.util.HashMap.merge", 15, "….HashMap.merge"),
+            ("java.util.HashMap.merge+0x1c", 12, "….merge+0x1c"),
+            ("java.util.HashMap.merge", 4, "ja…e"),
+            ("a_long_name.constprop.0", 9, "a_lo…op.0"),
+            ("libsomething.so.6+0x1c", 9, "libs…0x1c"),
+        ] {
+            assert_eq!(fit(name, most), wanted, "{name}");
+        }
+    }
+
+    #[test]
     fn long_names_keep_their_last_parts() {
         assert_eq!(fit("a::b::c", 7), "a::b::c");
         assert_eq!(fit("alpha::beta::gamma", 14), "…::beta::gamma");
@@ -290,6 +377,9 @@ mod tests {
         fn any_name_stays_a_name(name in "[a-z<>():, \\-\\[\\]{}&é~]{1,60}", most in 1_usize..40) {
             let out = readable(&name);
             prop_assert!(!out.is_empty() && out.len() <= name.len() + 2);
+            prop_assert!(fit(&out, most).chars().count() <= most);
+            let out = readable_of_engine(&name);
+            prop_assert!(!out.is_empty() && out.len() <= name.len());
             prop_assert!(fit(&out, most).chars().count() <= most);
         }
     }

@@ -14,11 +14,11 @@ use trommel_symbol::{Files, demangle};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use super::annotated::{Annotated, LeftOut};
-use super::find::{self, FunctionMatch};
 use super::known::Known;
 use super::{annotated_as, json, only_paths, text, top};
 use crate::args::AnnotateArgs;
 use crate::arguments;
+use crate::find::{self, FunctionMatch};
 use crate::load;
 use crate::output;
 use crate::report::table::Style;

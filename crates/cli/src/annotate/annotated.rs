@@ -10,8 +10,8 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::At;
 use trommel_tuple::{ModuleId, Place};
 
-use super::find::FunctionMatch;
 use crate::callers::Caller;
+use crate::find::FunctionMatch;
 
 /// A part of an instruction's executions.
 #[derive(Clone, Copy, PartialEq, Debug)]

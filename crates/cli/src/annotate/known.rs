@@ -10,7 +10,7 @@ use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::events::OfModule;
-use super::find::FunctionMatch;
+use crate::find::FunctionMatch;
 use crate::report::view::View;
 
 /// A function's instructions, and the times that each was executed.

@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::Result;
 use trommel_tuple::ModuleId;
 
-use super::find::FunctionMatch;
 use super::notes;
 use super::source::Sources;
 use super::{DEFAULT_TOP, annotate};
+use crate::find::FunctionMatch;
 use crate::report::view::View;
 
 /// An instruction in words.

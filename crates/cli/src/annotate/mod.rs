@@ -7,7 +7,6 @@
 mod all;
 mod annotated;
 mod events;
-mod find;
 mod json;
 mod known;
 mod listing;
@@ -36,6 +35,7 @@ use trommel_tuple::{Kind, Place, Vaddr};
 use crate::args::AnnotateArgs;
 use crate::arguments::{self, Argued};
 use crate::callers::{self};
+use crate::find::{self, FunctionMatch};
 use crate::latency;
 use crate::load;
 use crate::output;
@@ -43,7 +43,6 @@ use crate::report::table::Style;
 use crate::report::view::{Values, View};
 use crate::shown::quoted;
 use annotated::{Annotated, InTheWay, Latency, Line, Part, Passed};
-use find::FunctionMatch;
 use known::{Known, sampled_at};
 pub(crate) use listing::{Listed, listing};
 

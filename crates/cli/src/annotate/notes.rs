@@ -1,7 +1,7 @@
 //! Facts about an instruction, in words.
 
 use trommel_profile::limits::Limits;
-use trommel_symbol::Location;
+use trommel_symbol::{Location, readable};
 
 use super::annotated::{InTheWay, Line, Part, conflict_in_words};
 use super::source::Sources;
@@ -26,7 +26,7 @@ pub(super) fn source(sources: &mut Sources, location: &Location) -> String {
             " [{}]",
             names
                 .iter()
-                .map(|n| short(n))
+                .map(|n| short(&readable(n)))
                 .collect::<Vec<_>>()
                 .join(" ← ")
         ),

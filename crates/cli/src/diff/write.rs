@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use trommel_code::Count;
-use trommel_symbol::readable;
+use trommel_symbol::{readable, readable_of_engine};
 
 use super::{Change, Difference, Entry};
 use crate::json::Json;
@@ -80,6 +80,7 @@ pub(super) fn text(
 fn name(entry: &Entry, full: bool) -> String {
     match full {
         true => entry.name.clone(),
+        false if entry.module.starts_with('[') => short(&readable_of_engine(&entry.name)),
         false => short(&readable(&entry.name)),
     }
 }

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use trommel_code::Program;
-use trommel_symbol::{demangle, readable};
+use trommel_symbol::demangle;
 
 use crate::annotate::{Listed, listing};
 use crate::json::Json;
@@ -50,7 +50,7 @@ pub(super) fn write<W: Write>(
         room -= lines.len();
         json.object()?;
         json.number("function", number as u64)?;
-        json.text("name", &readable(&name))?;
+        json.text("name", &view.readable(&name))?;
         json.member_array("lines")?;
         let mut cold = 0;
         for (n, line) in lines.iter().enumerate() {

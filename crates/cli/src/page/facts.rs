@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use trommel_code::{Function, Program};
 use trommel_export::CallPaths;
 use trommel_profile::call_tree::{Basis, Cost};
-use trommel_symbol::{demangle, readable};
+use trommel_symbol::demangle;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::{code, numbers};
@@ -40,11 +40,11 @@ pub(super) fn write(
     let inclusive = paths.map(inclusive).unwrap_or_default();
     match (program, paths) {
         (Some(program), _) => of_program(&mut json, view, program, &inclusive)?,
-        (None, Some(paths)) => of_paths(&mut json, paths, &inclusive)?,
+        (None, Some(paths)) => of_paths(&mut json, view, paths, &inclusive)?,
         (None, None) => none(&mut json)?,
     }
     if let Some(paths) = paths {
-        tree(&mut json, paths)?;
+        tree(&mut json, view, paths)?;
     }
     json.member_array("code")?;
     code::write(&mut json, view, program)?;
@@ -109,7 +109,7 @@ fn of_program<W: Write>(
     for function in program.functions.iter().take(FUNCTIONS) {
         json.object()?;
         let name = name(view, function);
-        let short = short(&name);
+        let short = view.readable(&name);
         json.text("name", &short)?;
         if short != name {
             json.text("full", &name)?;
@@ -123,7 +123,7 @@ fn of_program<W: Write>(
         }
         json.number("calls", function.calls.times.round() as u64)?;
         if let Some(start) = function.start() {
-            json.text("source", &view.source(start))?;
+            json.text("source", &view.outer_source(start))?;
         }
         if let Some(cost) = inclusive.get(&(function.module, name)) {
             json.real("inclusive", cost.inclusive as f64 / whole.max(1) as f64)?;
@@ -141,17 +141,10 @@ fn name(view: &mut View<'_>, function: &Function) -> String {
     }
 }
 
-/// A name without parameters and the like. What is in brackets is no function, but the module of code that nothing names.
-fn short(name: &str) -> String {
-    match name.starts_with('[') {
-        true => name.to_owned(),
-        false => readable(name),
-    }
-}
-
 /// Functions of call paths, where nothing else is known.
 fn of_paths<W: Write>(
     json: &mut Json<W>,
+    view: &View<'_>,
     paths: &CallPaths<'_>,
     inclusive: &ByName,
 ) -> io::Result<()> {
@@ -165,7 +158,7 @@ fn of_paths<W: Write>(
     json.member_array("functions")?;
     for ((module, name), cost) in all.into_iter().take(FUNCTIONS) {
         json.object()?;
-        let short = short(name);
+        let short = view.readable(name);
         json.text("name", &short)?;
         if short != *name {
             json.text("full", name)?;
@@ -190,7 +183,7 @@ fn base(path: &str) -> String {
 }
 
 /// Call paths: columns of nodes, parents before children.
-fn tree<W: Write>(json: &mut Json<W>, paths: &CallPaths<'_>) -> io::Result<()> {
+fn tree<W: Write>(json: &mut Json<W>, view: &View<'_>, paths: &CallPaths<'_>) -> io::Result<()> {
     let inclusive = paths.inclusive();
     let mut order = inclusive.clone();
     let least = match order.len().checked_sub(NODES) {
@@ -253,7 +246,7 @@ fn tree<W: Write>(json: &mut Json<W>, paths: &CallPaths<'_>) -> io::Result<()> {
     }
     json.member_array("names")?;
     for function in &paths.functions {
-        json.element(&short(&function.name))?;
+        json.element(&view.readable(&function.name))?;
     }
     json.element("(lighter paths)")?;
     json.end_array()?;

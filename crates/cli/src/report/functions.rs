@@ -183,7 +183,7 @@ fn table(view: &mut View<'_>, shown: &Shown<'_>, rows: &[&Row], whole: f64) -> T
             },
             row.executed.limits.map_or_else(String::new, range),
             row.name.clone(),
-            place.map_or_else(String::new, |place| view.source(place)),
+            place.map_or_else(String::new, |place| view.outer_source(place)),
             module(view, row.module),
         ]);
     }
@@ -320,8 +320,8 @@ fn members<W: Write>(
                 json.end_object()?;
             }
             json.end_array()?;
-            json.optional_text("file", location.file.as_deref())?;
-            match location.line {
+            json.optional_text("file", location.outer_file.as_deref())?;
+            match location.outer_line {
                 Some(line) => json.number("line", line)?,
                 None => json.null("line")?,
             }

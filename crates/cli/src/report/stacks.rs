@@ -24,8 +24,7 @@ pub(super) struct Inclusive {
 
 /// The function that a place is in.
 pub(super) fn key(view: &mut View<'_>, at: Place) -> Key {
-    let location = view.locate(at);
-    (at.module(), location.function.as_deref().map(str::to_owned))
+    (at.module(), view.of_function(at))
 }
 
 /// The innermost function at a place: one that was inlined there, if there is one.

@@ -13,7 +13,7 @@ use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::filter::Filter;
 use trommel_profile::windows::Windows;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::Files;
 use trommel_tuple::Kind;
 use unicode_width::UnicodeWidthStr;
 
@@ -181,7 +181,7 @@ fn one(
     rows: &[Row],
 ) -> io::Result<()> {
     let files = Files::new();
-    let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
+    let symbols = load::symbols(&files, profile).with_debug_limit(DEBUG_LIMIT);
     let confidence = Confidence::of_processes(profile, rows.len().max(1));
     let mut view = View::new(profile, symbols, confidence);
     let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));

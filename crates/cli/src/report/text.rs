@@ -9,6 +9,7 @@ use std::path::Path;
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::call_tree::Basis;
 use trommel_profile::{KindProfile, Profile, Sum, Thread};
+use trommel_symbol::readable;
 use trommel_tuple::Kind;
 
 use super::Shown;
@@ -468,7 +469,7 @@ pub(super) fn value_row(
             format!("±{off:.1}")
         });
         match view.name_of_address(value).filter(|_| named) {
-            Some(name) => format!("{} {share:.1}%{doubt}", short(&name)),
+            Some(name) => format!("{} {share:.1}%{doubt}", short(&readable(&name))),
             None if entry.kind() == Kind::Value => {
                 let words = view.shown(entry.at, value);
                 format!("{} {share:.1}%{doubt}", short(&words))

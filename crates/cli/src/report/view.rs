@@ -10,7 +10,7 @@ use trommel_code::{
     Acyclic, Inlined, Parameter, Program, REGISTERS, Upkeep, Use, acyclic, forwarded_by,
     parameters, upkeep, usage,
 };
-use trommel_export::CallPaths;
+use trommel_export::{CallPaths, Names};
 use trommel_profile::call_tree;
 use trommel_profile::confidence::{Basis, Confidence, Executions};
 use trommel_profile::coverage::Extent;
@@ -18,10 +18,11 @@ use trommel_profile::filter::Filtered;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
-use trommel_symbol::{Code, Location, Symbols, readable};
+use trommel_symbol::{Code, Location, Symbols, readable, readable_of_engine};
 use trommel_tuple::{Ended, Kind, ModuleId, Outcomes, Place, Tuple, Vaddr};
 
 use super::places::Places;
+use crate::find;
 use crate::output::command_line;
 use crate::shown::{Addresses, short, shown};
 
@@ -30,6 +31,7 @@ pub(crate) struct View<'p> {
     pub(crate) profile: &'p Profile,
     modules: HashMap<ModuleId, &'p Module>,
     symbols: Symbols<'p>,
+    names: Names,
     confidence: Confidence,
     /// Code of modules whose values were shown.
     code: HashMap<ModuleId, Option<Code<'p>>>,
@@ -138,6 +140,7 @@ impl<'p> View<'p> {
             profile,
             modules,
             symbols,
+            names: Names::new(profile),
             confidence,
             code: HashMap::new(),
             uses: HashMap::new(),
@@ -352,9 +355,19 @@ impl<'p> View<'p> {
     pub(crate) fn annotate(&self, file: &Path, name: String) -> String {
         let file = (file != Path::new(trommel_store::DEFAULT_FILE)).then_some(file);
         let file = file.map(|file| file.as_os_str().as_bytes().to_vec());
+        let name = self.typed(name);
         let words = ["trommel", "annotate"].map(|word| word.as_bytes().to_vec());
         let words = words.into_iter().chain(file).chain([name.into_bytes()]);
         command_line(&words.collect::<Vec<_>>())
+    }
+
+    /// The name of a function as tables show it, where `annotate` finds it by that.
+    fn typed(&self, name: String) -> String {
+        let short = readable(&name);
+        match short != name && find::means(self.profile, &self.symbols, &short, &name) {
+            true => short,
+            false => name,
+        }
     }
 
     fn profile_has_no_file(&self, place: Place) -> bool {
@@ -383,8 +396,16 @@ impl<'p> View<'p> {
     pub(crate) fn shortened(&self, function: &str) -> String {
         match self.full_names {
             true => function.to_owned(),
-            false if self.compiled.contains(function.as_bytes()) => short(function),
-            false => short(&readable(function)),
+            false => short(&self.readable(function)),
+        }
+    }
+
+    /// A function's name without return type, parameters and the like. What is in brackets is a module.
+    pub(crate) fn readable(&self, function: &str) -> String {
+        match self.compiled.contains(function.as_bytes()) {
+            true => readable_of_engine(function),
+            false if function.starts_with('[') => function.to_owned(),
+            false => readable(function),
         }
     }
 
@@ -471,6 +492,18 @@ impl<'p> View<'p> {
         *all.get(usize::from(register))?
     }
 
+    /// The whole name of the function that a place is in; of one without a symbol, its module and start.
+    pub(crate) fn of_function(&mut self, place: Place) -> Option<String> {
+        let location = self.locate(place);
+        match location.function.as_deref() {
+            Some(name) => Some(name.to_owned()),
+            None => {
+                let by_start = self.names.by_start(&self.symbols, place);
+                by_start.map(|name| name.to_string())
+            }
+        }
+    }
+
     /// The function that a place is in, without an offset.
     pub(crate) fn function(&mut self, place: Place) -> String {
         let location = self.locate(place);
@@ -494,13 +527,13 @@ impl<'p> View<'p> {
     /// `file.c:12`, or nothing.
     pub(crate) fn source(&mut self, place: Place) -> String {
         let location = self.locate(place);
-        match (&location.file, location.line) {
-            (Some(file), line) => {
-                let name = file.rsplit('/').next().unwrap_or(file);
-                line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
-            }
-            _ => String::new(),
-        }
+        file_and_line(location.file.as_deref(), location.line)
+    }
+
+    /// The same of the function that a place is in, whatever was inlined there.
+    pub(crate) fn outer_source(&mut self, place: Place) -> String {
+        let location = self.locate(place);
+        file_and_line(location.outer_file.as_deref(), location.outer_line)
     }
 
     /// The file name of the module that `place` is in.
@@ -514,4 +547,13 @@ impl<'p> View<'p> {
             None => format!("[module {}]", place.module().0),
         }
     }
+}
+
+/// `file.c:12`, or nothing.
+fn file_and_line(file: Option<&str>, line: Option<u32>) -> String {
+    let Some(file) = file else {
+        return String::new();
+    };
+    let name = file.rsplit('/').next().unwrap_or(file);
+    line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
 }

@@ -347,13 +347,14 @@ impl Builder<'_> {
 }
 
 /// Names of places, of functions without a symbol too.
-pub(crate) struct Names {
+pub struct Names {
     modules: HashMap<ModuleId, Rc<str>>,
     spans: HashMap<ModuleId, Rc<Spans>>,
 }
 
 impl Names {
-    pub(crate) fn new(profile: &Profile) -> Self {
+    /// Those of a profile's modules.
+    pub fn new(profile: &Profile) -> Self {
         let name = |path: &[u8]| -> Rc<str> {
             let path = String::from_utf8_lossy(path);
             path.rsplit('/').next().unwrap_or(&path).into()
@@ -395,16 +396,26 @@ impl Names {
     }
 
     fn nameless(&mut self, symbols: &Symbols<'_>, at: Place) -> Rc<str> {
+        if let Some(name) = self.by_start(symbols, at) {
+            return name;
+        }
+        match self.module(at.module()) {
+            name if name.starts_with('[') => name.into(),
+            name => format!("[{name}]").into(),
+        }
+    }
+
+    /// The name that a function without a symbol has by its start: `libc.so.6+0x12340`. None: its start is not known.
+    pub fn by_start(&mut self, symbols: &Symbols<'_>, at: Place) -> Option<Rc<str>> {
         let module = at.module();
         let spans = (self.spans.entry(module)).or_insert_with(|| symbols.spans(module));
-        let name = self.modules.get(&module).map_or("unknown", |name| name);
-        let number = spans.find(at.vaddr().0);
-        let span = number.and_then(|number| spans.all().get(spans.whole(number)));
-        match span {
-            Some(span) => format!("{name}+{:#x}", span.range.start).into(),
-            None if name.starts_with('[') => name.into(),
-            None => format!("[{name}]").into(),
-        }
+        let number = spans.find(at.vaddr().0)?;
+        let start = spans.all().get(spans.whole(number))?.range.start;
+        Some(format!("{}+{start:#x}", self.module(module)).into())
+    }
+
+    fn module(&self, module: ModuleId) -> &str {
+        self.modules.get(&module).map_or("unknown", |name| name)
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow, bail};
 use trommel_profile::{Module, Profile};
-use trommel_symbol::{Symbols, demangle};
+use trommel_symbol::{Symbols, demangle, readable, readable_of_engine};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 use crate::output::grouped;
@@ -21,22 +21,22 @@ const SHOWN: usize = 12;
 
 /// A function.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct FunctionMatch {
-    pub(super) module: ModuleId,
+pub(crate) struct FunctionMatch {
+    pub(crate) module: ModuleId,
     /// Demangled, or the range where nothing has a name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its parts; the first one is where it is entered.
-    pub(super) ranges: Vec<Range<u64>>,
+    pub(crate) ranges: Vec<Range<u64>>,
 }
 
 impl FunctionMatch {
     /// Returns the address where the function is entered.
-    pub(super) fn entry(&self) -> u64 {
+    pub(crate) fn entry(&self) -> u64 {
         self.ranges.first().map_or(0, |range| range.start)
     }
 
     /// Returns the number of events of all kinds the profile has of it; where there are none in it, of those that lead into it.
-    pub(super) fn events(&self, profile: &Profile) -> u64 {
+    pub(crate) fn events(&self, profile: &Profile) -> u64 {
         let place = |at| Place::new(self.module, Vaddr(at));
         let mut sum = 0_u64;
         for range in self.ranges.iter().filter(|r| r.start < r.end) {
@@ -71,7 +71,7 @@ impl FunctionMatch {
 }
 
 /// The function that `wanted` names: a symbol, MODULE:SYMBOL, LO-HI or MODULE:LO-HI.
-pub(super) fn find(
+pub(crate) fn find(
     profile: &Profile,
     symbols: &Symbols<'_>,
     wanted: &str,
@@ -105,6 +105,11 @@ pub(super) fn find(
     }
 }
 
+/// Returns true if `wanted` names the function that is called `name`, and no other.
+pub(crate) fn means(profile: &Profile, symbols: &Symbols<'_>, wanted: &str, name: &str) -> bool {
+    find(profile, symbols, wanted).is_ok_and(|found| found.name == name)
+}
+
 /// The modules that are meant, and what is wanted of them.
 fn of_module<'p, 'w>(profile: &'p Profile, wanted: &'w str) -> (Vec<&'p Module>, &'w str) {
     let is_named = |m: &&Module| m.id != ModuleId::ANON || !profile.compiled.is_empty();
@@ -124,7 +129,7 @@ fn of_module<'p, 'w>(profile: &'p Profile, wanted: &'w str) -> (Vec<&'p Module>,
     (all().collect(), wanted)
 }
 
-pub(super) fn file_name(module: &Module) -> String {
+pub(crate) fn file_name(module: &Module) -> String {
     let path = String::from_utf8_lossy(&module.path);
     path.rsplit('/').next().unwrap_or(&path).to_owned()
 }
@@ -283,15 +288,21 @@ const PART: usize = 3;
 /// Returns how well a name fits, 0 best.
 fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
     let path = without_parameters(plain);
-    let last = path.rsplit_once("::").is_some_and(|_| {
-        path.strip_suffix(wanted)
-            .is_some_and(|rest| rest.ends_with("::"))
-    });
+    let last = ends_with_parts(path, wanted);
     let letter = |c: char| c.is_ascii_alphanumeric();
+    // As tables show it.
+    let shown = [readable(plain), readable_of_engine(plain)];
+    let whole = |of: fn(&str, &str) -> bool| {
+        let clone = |name: &str| {
+            name.split_once('.')
+                .is_some_and(|(name, _)| of(name, wanted))
+        };
+        of(&shown[0], wanted) || of(&shown[1], wanted) || clone(&shown[0])
+    };
     let fits = [
         mangled == wanted || plain == wanted || mangled.split('@').next() == Some(wanted),
-        path == wanted,
-        last,
+        path == wanted || whole(|name, wanted| name == wanted),
+        last || whole(ends_with_parts),
         path.starts_with(wanted)
             || mangled.starts_with(wanted)
             || path
@@ -299,6 +310,12 @@ fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
                 .is_some_and(|rest| !rest.ends_with(letter)),
     ];
     fits.iter().position(|fits| *fits)
+}
+
+/// Returns true if `wanted` is the last parts of a path.
+fn ends_with_parts(path: &str, wanted: &str) -> bool {
+    let rest = path.strip_suffix(wanted);
+    rest.is_some_and(|rest| rest.ends_with("::"))
 }
 
 /// A demangled name up to its parameters.
@@ -431,6 +448,8 @@ mod tests {
             function("__push", 1),
             function("_Znwm", 5),
             function("_ZNSt6vectorIiSaIiEE9push_backEOi", 6),
+            function("_ZN5stack4sortIiEEvPT_S2_.isra.0", 7),
+            function("int Queue.take(int)", 8),
         ];
         let starts = |name| -> Vec<u64> {
             let (found, _) = named(&all, name);
@@ -445,6 +464,12 @@ mod tests {
             starts("std::vector<int, std::allocator<int> >::push_back"),
             [6]
         );
+        // As tables show them.
+        assert_eq!(starts("std::vector::push_back"), [6]);
+        assert_eq!(starts("stack::sort.isra.0"), [7]);
+        assert_eq!(starts("stack::sort"), [7]);
+        assert_eq!(starts("sort"), [7]);
+        assert_eq!(starts("Queue.take"), [8]);
         assert_eq!(starts("push_b"), [4]);
         assert_eq!(starts("back"), [4, 6]);
         assert!(starts("ack").is_empty());
