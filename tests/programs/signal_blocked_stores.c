@@ -107,8 +107,8 @@ int main(int argc, char **argv) {
   sigset_t only; sigemptyset(&only); sigaddset(&only, SIGSEGV); struct timespec none = {0, 0}, some = {5, 0}; printf("taken %d", sigtimedwait(&only, 0, &none)); printf(" again %d\n", sigtimedwait(&only, 0, &none));
   patch(29); kill(getpid(), SIGSEGV); patch(32); sigset_t empty; sigemptyset(&empty); printf("waits %d", ppoll(0, 0, &some, &empty)); say_handled("in a call that waits");
   raise(SIGSEGV); change(SIG_SETMASK, 0); say_handled("released"); change(SIG_SETMASK, SEGV); patch(35);
-  sigset_t full; sigfillset(&full); sigdelset(&full, SIGALRM); handle(SIGALRM, -1ul, 0); alarm(0); struct itimerspec soon = {.it_value.tv_nsec = 2000000}; timer_t timer; timer_create(CLOCK_MONOTONIC, 0, &timer); timer_settime(timer, 0, &soon, 0);
-  sigsuspend(&full); say_handled("in a call that blocks more"); patch(38); timer_delete(timer);
+  sigset_t full; sigfillset(&full); sigdelset(&full, SIGALRM); handle(SIGALRM, -1ul, 0); alarm(0); struct itimerspec soon = {.it_value.tv_nsec = 2000000}; timer_t timer; timer_create(CLOCK_MONOTONIC, 0, &timer);
+  change(SIG_BLOCK, 1ul << (SIGALRM - 1)); timer_settime(timer, 0, &soon, 0); sigsuspend(&full); change(SIG_SETMASK, SEGV); say_handled("in a call that blocks more"); patch(38); timer_delete(timer);
   pthread_create(&t, 0, waits, 0); pthread_barrier_wait(&both); kill(getpid(), SIGSEGV); pthread_join(t, 0); say("for another thread");
 
   for (int i = 0; i < 20; i++) { void *r; pthread_create(&t, 0, late, (void *)SEGV); pthread_join(t, &r); if (r != (void *)SEGV) puts("another mask"); }

@@ -82,7 +82,7 @@ fn code(
     let Some(program) = Program::new(profile, &symbols, &mut confidence) else {
         bail!("{}: holds no branches or calls", args.file.display());
     };
-    let modules = choose::modules(args, format, profile, &program)?;
+    let modules = choose::modules(args, format, (profile, exact), &program)?;
     let mut input = Input {
         profile,
         program: &program,

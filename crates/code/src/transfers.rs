@@ -43,9 +43,6 @@ pub struct Transfers {
     pub exact: bool,
 }
 
-/// A module's kinds of events that tell how often an instruction was executed, but for control.
-const OTHERS: [Kind; 4] = [Kind::Value, Kind::Type, Kind::Address, Kind::Latency];
-
 impl Transfers {
     /// Returns the transfers of each module that has some; `None` where the profile lacks branches or calls, so that nothing follows.
     pub fn of_modules(
@@ -80,7 +77,7 @@ impl Transfers {
         }
         // Of loaded values some may have been dropped, or not profiled at all.
         let whole = profile.run.dropped == 0 && profile.filter.is_none();
-        for kind in OTHERS
+        for kind in Kind::DATA
             .into_iter()
             .filter(|kind| whole || *kind != Kind::Value)
         {

@@ -50,6 +50,9 @@ impl Kind {
         Self::Mispredict,
     ];
 
+    /// Kinds of data accesses, with an event each time that their instruction is executed.
+    pub const DATA: [Self; 4] = [Self::Value, Self::Type, Self::Address, Self::Latency];
+
     /// The kind's name on the command line and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,9 +102,12 @@ pub struct UnknownKind;
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "not an event kind (edge, call, value, result, type, address, latency, path, miss, llmiss, mispredict)",
-        )
+        f.write_str("not an event kind (")?;
+        for (i, kind) in Kind::ALL.into_iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { ", " })?;
+            f.write_str(kind.name())?;
+        }
+        f.write_str(")")
     }
 }
 

@@ -111,10 +111,9 @@ impl Events for OfModule<'_, '_> {
                 return (self.of_kind(kind, at)).or(Some(Count::of_events(0.0, None)));
             }
         }
-        let others = [Kind::Value, Kind::Type, Kind::Address, Kind::Latency];
         // Of loaded values some may have been dropped.
         let whole = self.view.profile.run.dropped == 0;
-        let told = others
+        let told = Kind::DATA
             .into_iter()
             .filter(|kind| whole || *kind != Kind::Value);
         told.filter_map(|kind| self.of_kind(kind, at))

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Latency(MemoryArgs),
     /// Show stores that delay later loads.
     Replay(ReplayArgs),
-    /// Show lines of memory that threads take from each other.
+    /// Show cache lines that threads take from each other.
     C2c(C2cArgs),
     /// Print, count and convert streams of events.
     Stream(StreamArgs),
@@ -91,7 +91,7 @@ pub(crate) enum Command {
     Compress(CompressArgs),
     /// Check, assemble and format relational queries.
     Query(QueryArgs),
-    /// Put queries to a program on a modelled processor, whose pipeline they can ask about.
+    /// Ask queries about each instruction's way through a modelled processor.
     Model(ModelArgs),
     /// Repeat the experiments of the papers on real programs.
     Lab(LabArgs),

@@ -18,7 +18,7 @@ pub(crate) const SKIP: u32 = 256;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record -- ./app             every branch and call, at 1.5 times native
+  trommel record -- ./app             every branch and call, at 1.5 to 1.8 times native
   trommel record -e value -- ./app    loaded values, until their shares settle
   trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
   trommel record -e context -- ./app  exact call paths, for `report --tree`
@@ -31,9 +31,9 @@ Input, output, exit status and terminating signal are the program's own.
 pub(crate) struct RecordArgs {
     /// Events: edge (branches), call, value (loads), type, path, stack, context, …
     ///
-    /// Separate several by commas. `none` runs the engine alone. The default is edge,call. With -c other than exact, --converge,
-    /// --exact-values, --windows, --rate, --window or --stream it is edge,call,value. With --query or
-    /// --module-lib it is none.
+    /// Separate several by commas. `none` counts nothing: it shows what the code cache alone costs. The default is edge,call. With
+    /// --converge, --exact-values, --windows, --rate, --window, --stream or a compressor other than exact it is
+    /// edge,call,value. With --query or --module-lib it is none.
     /// A load is profiled until the shares of its values settle (--converge); --exact-values counts all executions.
     /// `address` and `latency` need --budget, --rate or --window. `stack` samples call paths while the program runs
     /// natively, 997 times a second of CPU time unless --rate says otherwise. `context` counts calls and instructions
@@ -63,41 +63,66 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "WHERE", value_parser = parse::only)]
     pub(crate) only: Vec<Only>,
 
-    /// Ask the relational queries in FILE, as text or assembled
-    ///
-    /// See `trommel help query`.
-    #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
-    pub(crate) query: Option<PathBuf>,
+    /// Profile to write; an earlier one becomes FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE, help_heading = "Output")]
+    pub(crate) output: PathBuf,
 
-    /// Percent of each thread's time that all queries with `every auto` may take together
-    ///
-    /// Also those that are loaded later. Each keeps its own budget, too. See `trommel help query`.
-    #[arg(long, value_name = "PCT", requires = "query", conflicts_with_all = ["budget", "rate", "window"], value_parser = parse::budget, help_heading = "Queries")]
-    pub(crate) query_budget: Option<f64>,
-
-    /// Words of messages that -c compresses: one to seven fields
-    ///
-    /// The compressor of each queue gets them as a tuple. The default is the first two words. See `trommel help query`.
-    #[arg(long, value_name = "FIELD[,FIELD]…", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
-    pub(crate) tuple: Vec<Word>,
-
-    /// Write messages of the queries to FILE, one line of JSON each
-    ///
-    /// Messages of a thread keep their order.
+    /// Also write a page for a browser, as `trommel report --html` does
     #[arg(
         long,
         value_name = "FILE",
-        requires = "query",
-        help_heading = "Queries"
+        conflicts_with = "all",
+        help_heading = "Output"
     )]
-    pub(crate) messages: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
 
-    /// Give the messages of a queue, or intervals of -c, to the service in a library
+    /// Also write every event, in order, to the stream FILE
     ///
-    /// Without QUEUE= the service gets each interval of an interval profiler when the interval has ended, with its
-    /// candidates. It receives ARGUMENT unchanged. Can be repeated. See `trommel help query`.
-    #[arg(long, value_name = "[QUEUE=]LIB[:ARGUMENT]", value_parser = parse::service, help_heading = "Queries")]
-    pub(crate) service: Vec<ServiceSpec>,
+    /// Events of child processes go to FILE.PID. See `trommel stream`.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) stream: Option<PathBuf>,
+
+    /// Kill the program once the stream has N events; the exit status is 0
+    #[arg(long, value_name = "N", requires = "stream", conflicts_with = "pid", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
+    pub(crate) stream_limit: Option<u64>,
+
+    /// Write what the engine did to FILE as JSON; `-` is standard output
+    ///
+    /// The same as `trommel run --stats`. See `trommel help json`.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) stats: Option<PathBuf>,
+
+    /// Do not print the summary
+    #[arg(long, help_heading = "Output")]
+    pub(crate) quiet: bool,
+
+    /// Attach to the running process PID, and detach at Ctrl-C
+    ///
+    /// See `trommel help attach`.
+    #[arg(short, long, value_name = "PID", conflicts_with = "program", value_parser = clap::value_parser!(i32).range(1..), help_heading = "Processes")]
+    pub(crate) pid: Option<i32>,
+
+    /// Sample the whole machine, the kernel included; needs CAP_PERFMON
+    ///
+    /// Shows where time goes and what registers hold there, until Ctrl-C or while a program runs
+    /// natively. The cost is that of --budget (default 1), or of --rate on each processor. Root has
+    /// CAP_PERFMON. With -e stack it has call paths too. See `trommel help machine`.
+    #[arg(short, long, conflicts_with_all = ["pid", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist", "stats"], help_heading = "Processes")]
+    pub(crate) all: bool,
+
+    /// Detach from the process, or end --all, after this time
+    #[arg(long, value_name = "SECONDS", requires = "unbounded", value_parser = parse::seconds, help_heading = "Processes")]
+    pub(crate) duration: Option<Duration>,
+
+    /// Let child processes and exec'ed programs run natively
+    #[arg(long, help_heading = "Processes")]
+    pub(crate) no_follow: bool,
+
+    /// Keep no translated code for the next run, and use none
+    ///
+    /// Translated code is otherwise kept when the code itself counts events, and with `-e none`.
+    #[arg(long, help_heading = "Processes")]
+    pub(crate) no_persist: bool,
 
     /// Count by a compressor, such as P257: every 257th event
     ///
@@ -112,21 +137,21 @@ pub(crate) struct RecordArgs {
     ///
     /// The program runs natively, but for bursts in which branches and calls are counted exactly (--bursts), or for
     /// short windows (--windows), in which all other events can be seen. Counts are estimates with limits. See `trommel
-    /// help values`.
+    /// help budget`.
     #[arg(long, value_name = "PCT", value_parser = parse::budget, conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) budget: Option<f64>,
 
     /// Spend the budget on bursts of 20 ms, or refuse where that is not possible
     ///
     /// It is the default for edges and calls. All threads of a process are stopped for a moment at the start and the
-    /// end of each burst. See `trommel help attach`.
+    /// end of each burst. See `trommel help budget`.
     #[arg(long, requires = "budget", conflicts_with_all = ["windows", "rate", "window", "by_caller", "query", "module_lib"], help_heading = "Cost")]
     pub(crate) bursts: bool,
 
     /// Spend the budget on short windows, which stop no thread
     ///
     /// A window begins in the thread itself. All windows together see a thousandth of what bursts see.
-    /// It is the default for events other than edges and calls. See `trommel help values`.
+    /// It is the default for events other than edges and calls. See `trommel help budget`.
     #[arg(
         long,
         requires = "budget",
@@ -198,66 +223,41 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "LIB[:ARGUMENT]", conflicts_with_all = ["query", "only"], value_parser = parse::module, help_heading = "Windows")]
     pub(crate) module_lib: Option<ModuleSpec>,
 
-    /// Profile to write; an earlier one becomes FILE.old
-    #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE, help_heading = "Output")]
-    pub(crate) output: PathBuf,
+    /// Ask the relational queries in FILE, as text or assembled
+    ///
+    /// See `trommel help query`.
+    #[arg(short, long, value_name = "FILE", help_heading = "Queries")]
+    pub(crate) query: Option<PathBuf>,
 
-    /// Also write a page for a browser, as `trommel report --html` does
+    /// Percent of each thread's time that all queries with `every auto` may take together
+    ///
+    /// Queries that are loaded later have their part of it, too. A query never takes more than the budget of its own line. See `trommel help query`.
+    #[arg(long, value_name = "PCT", requires = "query", conflicts_with_all = ["budget", "rate", "window"], value_parser = parse::budget, help_heading = "Queries")]
+    pub(crate) query_budget: Option<f64>,
+
+    /// Fields of messages that the compressor of -c counts: one to seven words
+    ///
+    /// The compressor of each queue gets them as a tuple. The default is the first two words. See `trommel help query`.
+    #[arg(long, value_name = "FIELD[,FIELD]…", requires_all = ["query", "compressor"], value_delimiter = ',', value_parser = parse::word, help_heading = "Queries")]
+    pub(crate) tuple: Vec<Word>,
+
+    /// Write messages of the queries to FILE, one line of JSON each
+    ///
+    /// Messages of a thread keep their order.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with = "all",
-        help_heading = "Output"
+        requires = "query",
+        help_heading = "Queries"
     )]
-    pub(crate) html: Option<PathBuf>,
+    pub(crate) messages: Option<PathBuf>,
 
-    /// Also write every event, in order, to the stream FILE
+    /// Give the messages of a queue, or intervals of -c, to the service in a library
     ///
-    /// Events of child processes go to FILE.PID. See `trommel stream`.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) stream: Option<PathBuf>,
-
-    /// Kill the program once the stream has N events; the exit status is 0
-    #[arg(long, value_name = "N", requires = "stream", conflicts_with = "pid", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
-    pub(crate) stream_limit: Option<u64>,
-
-    /// Write what the engine did to FILE as JSON; `-` is standard output
-    ///
-    /// The same as `trommel run --stats`. See `trommel help json`.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub(crate) stats: Option<PathBuf>,
-
-    /// Do not print the summary
-    #[arg(long, help_heading = "Output")]
-    pub(crate) quiet: bool,
-
-    /// Attach to the running process PID, and detach at Ctrl-C
-    ///
-    /// See `trommel help attach`.
-    #[arg(short, long, value_name = "PID", conflicts_with = "program", value_parser = clap::value_parser!(i32).range(1..), help_heading = "Processes")]
-    pub(crate) pid: Option<i32>,
-
-    /// Sample the whole machine, the kernel included; needs CAP_PERFMON
-    ///
-    /// Shows where time goes and what registers hold there, until Ctrl-C or while a program runs
-    /// natively. The cost is that of --budget (default 1), or of --rate on each processor. Root has
-    /// CAP_PERFMON. With -e stack it has call paths too. See `trommel help machine`.
-    #[arg(short, long, conflicts_with_all = ["pid", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist", "stats"], help_heading = "Processes")]
-    pub(crate) all: bool,
-
-    /// Detach from the process, or end --all, after this time
-    #[arg(long, value_name = "SECONDS", requires = "unbounded", value_parser = parse::seconds, help_heading = "Processes")]
-    pub(crate) duration: Option<Duration>,
-
-    /// Let child processes and exec'ed programs run natively
-    #[arg(long, help_heading = "Processes")]
-    pub(crate) no_follow: bool,
-
-    /// Keep no translated code for the next run, and use none
-    ///
-    /// Translated code is otherwise kept when the code itself counts events, and with `-e none`.
-    #[arg(long, help_heading = "Processes")]
-    pub(crate) no_persist: bool,
+    /// Without QUEUE= the service gets each interval of an interval profiler when the interval has ended, with its
+    /// candidates. It receives ARGUMENT unchanged. Can be repeated. See `trommel help query`.
+    #[arg(long, value_name = "[QUEUE=]LIB[:ARGUMENT]", value_parser = parse::service, help_heading = "Queries")]
+    pub(crate) service: Vec<ServiceSpec>,
 
     /// The program and its arguments
     #[arg(required_unless_present_any = ["pid", "all"], trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]

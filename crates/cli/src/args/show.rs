@@ -24,7 +24,7 @@ pub(crate) struct SourceArgs {
 pub(crate) struct SelectArgs {
     /// Only epochs of a database from this time on, such as 2h (ago)
     ///
-    /// TIME is a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as
+    /// An epoch is a file of the database, a minute by default. TIME is a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as
     /// 2026-11-22T18:00.
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     pub(crate) since: Option<u64>,
@@ -87,7 +87,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "WHAT", value_enum, conflicts_with_all = ["event", "json"])]
     pub(crate) by: Option<By>,
 
-    /// Show call paths, hottest first; needs a recording with -e context
+    /// Show call paths, hottest first; needs a recording with -e context or -e stack
     #[arg(long, conflicts_with_all = ["event", "by", "json"])]
     pub(crate) tree: bool,
 
@@ -97,7 +97,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, conflicts_with_all = ["event", "html", "no_debug_info", "per_interval"])]
     pub(crate) inlined: bool,
 
-    /// Show each interval with its candidates, and phases of similar intervals
+    /// Show each interval with its candidates (frequent tuples), and phases of similar intervals
     ///
     /// Needs a recording with an interval profiler, such as `record -c 'M4[10k,1%]2048'`. See `trommel help specs`.
     #[arg(long, conflicts_with_all = ["by", "tree", "html", "schema"])]

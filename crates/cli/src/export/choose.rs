@@ -21,17 +21,22 @@ pub(super) type WithoutCode = Vec<(ModuleId, String)>;
 pub(super) fn modules(
     args: &ExportArgs,
     format: &dyn Format,
-    profile: &Profile,
+    (profile, exact): (&Profile, bool),
     program: &Program,
 ) -> Result<Vec<ModuleId>> {
     let executed = |module: &&Module| program.modules.contains_key(&module.id);
     let is_file = |module: &&Module| executed(module) && module.id != ModuleId::ANON;
     if !profile.modules.iter().any(|module| is_file(&module)) {
-        bail!(
-            "{}: no executed code of any file is known; where samples or windows were too few to see any, record for longer, \
-             or with a greater --budget or --rate",
-            args.file.display()
-        );
+        let why = match exact {
+            true => {
+                "no branch and no call was executed in any file, and all else follows from these"
+            }
+            false => {
+                "no executed code of any file is known; where samples or windows were too few to see any, record for longer, \
+                 or with a greater --budget or --rate"
+            }
+        };
+        bail!("{}: {why}", args.file.display());
     }
     if !args.module.is_empty() || !args.build_id.is_empty() {
         let wanted = |m: &&Module| load::is_wanted(m, &args.module, &args.build_id);

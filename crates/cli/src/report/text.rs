@@ -280,17 +280,19 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         writeln!(out, "# simulated   {line}")?;
     }
     for (kind, data) in &profile.kinds {
+        let how = match (&profile.windows, &profile.filter) {
+            (Some(_), _) => " (estimated)",
+            (None, Some(_)) if !kind.value_is_place() => " profiled",
+            _ => "",
+        };
+        let (events, instructions) = (grouped(data.seen), grouped(data.counts.len() as u64));
+        let messages = match data.messages == data.seen {
+            true => String::new(),
+            false => format!(", {} messages", grouped(data.messages)),
+        };
         writeln!(
             out,
-            "# {kind:<11} {} events{}, {} messages, {} instructions",
-            grouped(data.seen),
-            match (&profile.windows, &profile.filter) {
-                (Some(_), _) => " (estimated)",
-                (None, Some(_)) if !kind.value_is_place() => " profiled",
-                _ => "",
-            },
-            grouped(data.messages),
-            grouped(data.counts.len() as u64),
+            "# {kind:<11} {events} events{how} of {instructions} instructions{messages}"
         )?;
     }
     Ok(())

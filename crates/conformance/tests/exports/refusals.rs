@@ -13,6 +13,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ("refusals: a program that is gone is not left out", gone),
     ("refusals: estimates need a word", estimates),
     (
+        "refusals: an exact profile without a branch is no matter of the budget",
+        without_branches,
+    ),
+    (
         "names: the next command is shown, and --list names each format",
         names,
     ),
@@ -133,6 +137,22 @@ fn estimates() -> Result<(), String> {
         true => Ok(()),
         false => Err(printed),
     }
+}
+
+fn without_branches() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let (source, program) = (scratch.path("exit.S"), scratch.path("exit"));
+    let text = ".globl _start\n_start: mov $60, %eax\nxor %edi, %edi\nsyscall\n";
+    fs::write(&source, text).map_err(|e| e.to_string())?;
+    let mut build = Command::new("gcc");
+    build.args(["-nostdlib", "-static", "-o"]);
+    output(build.arg(&program).arg(&source))?;
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    refused(
+        &recorded,
+        &["-f", "csv"],
+        "no branch and no call was executed",
+    )
 }
 
 fn names() -> Result<(), String> {

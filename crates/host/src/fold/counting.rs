@@ -103,7 +103,7 @@ impl Folder {
         }
     }
 
-    /// Moves counts that name run-time addresses to places.
+    /// Adds the count of each path to its events, whose places are known now.
     pub(super) fn settle(&mut self) {
         let taken = self
             .paths

@@ -47,8 +47,6 @@ impl Config {
 
     /// Returns true if operands are looked at, not just branches.
     pub fn wants_values(&self) -> bool {
-        [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
-            .into_iter()
-            .any(|kind| self.kinds.has(kind))
+        Kind::DATA.into_iter().any(|kind| self.kinds.has(kind))
     }
 }
