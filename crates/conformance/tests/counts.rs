@@ -5,7 +5,7 @@
 //! * `functions …`: what each function executed, of the same programs, against callgrind.
 //! * `threads …`: a program's threads against the same work in one thread, and against callgrind.
 //! * `counters …`: paths, and events by a sampler, counted in generated code against records of them, in the same
-//!   program, with code dropped, cut up and moved. Half of the pairs of a program and options are in the nightly tier (ignored
+//!   program, with code dropped, cut up and moved. Two thirds of the pairs of a program and options are in the nightly tier (ignored
 //!   trials).
 //! * `oracles …`: the two oracles against each other, with no trommel at all.
 

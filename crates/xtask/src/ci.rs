@@ -63,7 +63,8 @@ impl Step {
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let began = Instant::now();
-    let results = target_dir().join("nextest/ci/junit.xml");
+    // Nextest keeps its results in the workspace, wherever the target directory is.
+    let results = workspace().join("target/nextest/ci/junit.xml");
     let not_tested = target_dir().join("not-tested.txt");
     // Those of another run are not this one's.
     let _ = std::fs::remove_file(&results);

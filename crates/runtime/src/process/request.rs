@@ -104,11 +104,11 @@ pub(super) fn program(thread: &Thread, path: u64, why: Option<Unfollowed>) -> bo
     }
     request.path_len.store(len as u64, Relaxed);
     request.state.store(Request::ASKED, SeqCst);
-    let go = answer(thread, Request::ASKED);
-    if go != Some(Request::GO) {
+    let answered = answer(thread, Request::ASKED);
+    if answered != Some(Request::GO) {
         release(thread);
     }
-    go == Some(Request::GO)
+    answered == Some(Request::GO)
 }
 
 /// Handles a failed exec: there is no new program, and the host is asked to release the thread.

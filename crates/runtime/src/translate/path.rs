@@ -120,7 +120,7 @@ impl Translator {
         free.min_by_key(uses)
     }
 
-    /// Runs the first pass over a path that goes on to `behind`, if a turn may be made of its last branch.
+    /// Runs the first pass over a path that goes on to `after`, if a turn may be made of its last branch.
     /// Returns where the main line goes on, as [`Self::collect`] does.
     pub(super) fn follow(
         &mut self,

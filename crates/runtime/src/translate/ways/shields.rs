@@ -281,7 +281,7 @@ impl Code<'_> {
         self.call_with_number(slot!(entry.unshielded), subject, ways.back, after);
     }
 
-    /// Writes, out of line, the end of an interval. It goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
+    /// Writes, out of line, the end of an interval. It goes on at `after`, with `rcx` as it is, which is kept in `kept`.
     pub fn interval_ended(&mut self, ended: Rel32, after: CachePc, kept: Option<GsOffset>) {
         let here = self.here();
         self.bind(ended, here);
