@@ -124,12 +124,15 @@ impl Named {
                 false => symbol.name,
                 true => {
                     let mut name = symbol.name;
+                    // BOLT numbers all local functions of a name, and those of a name and a file.
+                    let mut number = times.entry(name.clone()).or_default();
+                    *number += 1;
                     if let Some(file) = symbol.file {
                         name.push(b'/');
                         name.extend(file);
+                        number = times.entry(name.clone()).or_default();
+                        *number += 1;
                     }
-                    let number = times.entry(name.clone()).or_default();
-                    *number += 1;
                     name.extend(format!("/{number}").into_bytes());
                     name
                 }

@@ -33,6 +33,8 @@ pub(crate) fn function_symbols(file: &ObjectFile<'_>) -> Vec<FunctionSymbol> {
         let name = table.symbol_name(LE, symbol).unwrap_or_default();
         let section = symbol.st_shndx(LE);
         match symbol.st_type() {
+            // What a linker compiled: no source file, and BOLT goes by the file before it.
+            elf::STT_FILE if name == b"ld-temp.o" => {}
             elf::STT_FILE => of_file = Some(name.to_vec()).filter(|name| !name.is_empty()),
             elf::STT_FUNC | elf::STT_GNU_IFUNC if section != elf::SHN_UNDEF && !name.is_empty() => {
                 let local = symbol.st_bind() == elf::STB_LOCAL;

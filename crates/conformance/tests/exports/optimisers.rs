@@ -11,9 +11,13 @@ use trommel_conformance::recorded::{Recorded, source};
 
 pub(super) const ALL: &[(&str, Test)] = &[
     ("bolt: llvm-bolt accepts all of an executable", || {
-        bolt(false)
+        bolt(false, &[])
     }),
-    ("bolt: llvm-bolt accepts all of a PIE", || bolt(true)),
+    ("bolt: llvm-bolt accepts all of a PIE", || bolt(true, &[])),
+    (
+        "bolt: llvm-bolt accepts all of what a linker compiled",
+        || bolt(true, &["-flto"]),
+    ),
     ("bolt-preagg: perf2bolt finds no mismatch", || {
         preaggregated(false)
     }),
@@ -29,6 +33,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
 
 /// The program as clang builds it for BOLT.
 pub(super) fn by_clang(pie: bool, test: &str) -> Result<Option<Recorded>, String> {
+    by_clang_with(pie, &[], test)
+}
+
+fn by_clang_with(pie: bool, more: &[&str], test: &str) -> Result<Option<Recorded>, String> {
     let (Some(clang), Some(lld)) = (llvm("clang", test), llvm("ld.lld", test)) else {
         return Ok(None);
     };
@@ -47,6 +55,7 @@ pub(super) fn by_clang(pie: bool, test: &str) -> Result<Option<Recorded>, String
         &linker,
     ];
     flags.extend(kind);
+    flags.extend(more);
     Recorded::new(&text(&clang), &flags).map(Some)
 }
 
@@ -138,9 +147,9 @@ fn rewritten(recorded: &Recorded, bolt: &Path, profile: &Path) -> Result<(), Str
     }
 }
 
-fn bolt(pie: bool) -> Result<(), String> {
+fn bolt(pie: bool, more: &[&str]) -> Result<(), String> {
     let all = llvms("llvm-bolt", "bolt");
-    let (false, Some(recorded)) = (all.is_empty(), by_clang(pie, "bolt")?) else {
+    let (false, Some(recorded)) = (all.is_empty(), by_clang_with(pie, more, "bolt")?) else {
         return Ok(());
     };
     let profile = recorded.export("bolt", &[])?;
