@@ -1,10 +1,10 @@
 //! Callgrind's format, for KCachegrind and `callgrind_annotate`.
 //!
 //! Instructions, calls and jumps of each instruction. Self instructions are those that were executed. Inclusive ones are shares by
-//! calls ([`crate::graph`]), as the description in the file says. Ways from one function into another without a call, such as tail
-//! calls, are written as calls, as Valgrind has them.
+//! calls ([`crate::graph`]), as the description in the file says. Jumps to the start of another function, such as tail calls, are
+//! written as calls, as Valgrind has them. Jumps into its midst, such as those of exceptions and of `longjmp`, are left out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::rc::Rc;
 
@@ -62,6 +62,7 @@ impl Format for Callgrind {
             functions.add(input, &part);
             parts.push(part);
         }
+        functions.find_entered(&parts);
         let late = functions.late(&parts);
         let graph = functions.graph(&parts, &late);
         let mut writer = Writer {
@@ -103,6 +104,8 @@ struct Functions<'p> {
     program: &'p Program,
     nodes: HashMap<(ModuleId, Option<usize>), Node>,
     all: Vec<Function>,
+    /// Functions that were called, or jumped to at their start.
+    entered: HashSet<Node>,
 }
 
 impl<'p> Functions<'p> {
@@ -111,6 +114,7 @@ impl<'p> Functions<'p> {
             program,
             nodes: HashMap::new(),
             all: Vec::new(),
+            entered: HashSet::new(),
         }
     }
 
@@ -146,9 +150,38 @@ impl<'p> Functions<'p> {
         let is = match transfer.way {
             Way::Call => true,
             Way::Back => false,
-            _ => from != to && !self.is_resolver(from),
+            _ if from == to || self.is_resolver(from) => false,
+            _ if self.is_start(transfer.to) => true,
+            Way::Indirect => false,
+            // A part of a function, such as `f.cold`, may be entered in its midst alone.
+            _ => !self.entered.contains(&to),
         };
         is.then_some((from, to))
+    }
+
+    /// Returns true of the first instruction of a function, and of code whose functions are not known.
+    fn is_start(&self, place: Place) -> bool {
+        let Some(code) = self.program.modules.get(&place.module()) else {
+            return true;
+        };
+        let at = place.vaddr().0;
+        let span = span_of(&code.spans, at).and_then(|n| code.spans.all().get(n));
+        span.is_none_or(|span| span.range.start == at)
+    }
+
+    fn find_entered(&mut self, parts: &[Part<'_>]) {
+        for transfer in parts.iter().flat_map(|part| &part.flow.transfers) {
+            let enters = match transfer.way {
+                Way::Call => true,
+                Way::Back => false,
+                _ => {
+                    self.node(transfer.from) != self.node(transfer.to) && self.is_start(transfer.to)
+                }
+            };
+            if let Some(to) = self.node(transfer.to).filter(|_| enters) {
+                self.entered.insert(to);
+            }
+        }
     }
 
     /// Returns true of the loader's function that a stub reaches the first time, and which goes on to what the stub calls. As a caller
@@ -380,8 +413,9 @@ impl Writer<'_, '_> {
             return self.called(call, count, (at, line), to);
         }
         let target = part.lines.at(to).map_or(0, |(_, line)| line);
+        let leaves = self.functions.node(transfer.from) != self.functions.node(transfer.to);
         match way {
-            _ if !part.flow.has(transfer.to) => Ok(()),
+            _ if leaves => Ok(()),
             Way::Taken => writeln!(
                 self.out,
                 "jcnd={count}/{} {to:#x} {target}\n{at:#x} {line}",

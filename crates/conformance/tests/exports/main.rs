@@ -8,6 +8,7 @@ mod ends;
 mod great;
 mod interrupted;
 mod kcachegrind;
+mod landings;
 mod names;
 mod next;
 mod opened;
@@ -39,6 +40,7 @@ fn main() {
     let all = viewers::ALL
         .iter()
         .chain(names::ALL)
+        .chain(landings::ALL)
         .chain(optimisers::ALL)
         .chain(paths::ALL)
         .chain(opened::ALL)
