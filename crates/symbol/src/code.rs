@@ -1,7 +1,7 @@
 //! The code of a module, and its other bytes that never change, as its file has them.
 //!
 //! Bytes are found by program headers alone, so a file without sections has code too. What the headers promise and the file
-//! does not have is not there.
+//! does not have is not there. Nor is a segment that goes on after the last address: the vaddr after any instruction is a number.
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -33,6 +33,7 @@ impl<'a> Code<'a> {
         let parts = segments.filter(|s| s.p_type(LE) == elf::PT_LOAD && wanted(s.p_flags(LE)));
         let parts: Vec<_> = parts
             .filter_map(|s| Some((s.p_vaddr(LE), s.data(LE, file).ok()?)))
+            .filter(|(start, bytes)| start.checked_add(bytes.len() as u64).is_some())
             .collect();
         let entry = Some(header.e_entry(LE)).filter(|entry| *entry != 0);
         (!parts.is_empty()).then_some(Self { parts, entry })
@@ -85,6 +86,22 @@ mod tests {
         for outside in [0, 0xfff, 0x1003, 0x3001, u64::MAX] {
             assert_eq!(code.at(outside), None, "{outside:#x}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_goes_on_after_the_last_address_is_not_there() {
+        // One executable segment: the file itself.
+        let with = |vaddr: u64| {
+            let mut file = vec![0_u8; 120];
+            file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+            for (at, value) in [(32, 64), (64, 1 | 5 << 32), (80, vaddr), (96, 120)] {
+                file[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
+            }
+            (file[54], file[56]) = (56, 1);
+            Code::of(&file).is_some()
+        };
+        assert!(with(0x1000) && with(u64::MAX - 120));
+        assert!(!with(u64::MAX - 119) && !with(u64::MAX - 1));
     }
 
     #[test]

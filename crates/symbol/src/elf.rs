@@ -172,7 +172,8 @@ impl Image {
     /// The vaddrs from the first byte of its first segment to the last one of its last.
     pub fn extent(&self) -> std::ops::Range<u64> {
         let starts = self.segments.iter().map(|s| s.vaddr.0);
-        let ends = self.segments.iter().map(|s| s.vaddr.0 + s.memory_size);
+        let ends = self.segments.iter();
+        let ends = ends.map(|s| s.vaddr.0.saturating_add(s.memory_size));
         starts.min().unwrap_or(0)..ends.max().unwrap_or(0)
     }
 
