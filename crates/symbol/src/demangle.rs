@@ -11,8 +11,15 @@ const MAX_OUTPUT: usize = 16 << 10;
 /// Longer mangled names are passed through.
 const MAX_INPUT: usize = 16 << 10;
 
-/// The demangled form of a Rust or C++ symbol; any other name as it is.
+/// The demangled form of a Rust or C++ symbol; any other name as it is. A stub (`puts@plt`) remains one.
 pub fn demangle(name: &[u8]) -> String {
+    match name.strip_suffix(b"@plt") {
+        Some(function) => demangled(function) + "@plt",
+        None => demangled(name),
+    }
+}
+
+fn demangled(name: &[u8]) -> String {
     let plain = || String::from_utf8_lossy(name).into_owned();
     if name.len() > MAX_INPUT {
         return plain();
@@ -102,6 +109,8 @@ mod tests {
             ("_ZThn16_N3Foo3barEv", "non-virtual thunk to Foo::bar()"),
             ("_ZTv0_n24_N3Foo3barEv", "virtual thunk to Foo::bar()"),
             ("memcpy@@GLIBC_2.14", "memcpy@@GLIBC_2.14"),
+            ("_ZN3Foo3barEv@plt", "Foo::bar()@plt"),
+            ("puts@plt", "puts@plt"),
             ("_Z", "_Z"),
             ("", ""),
         ] {

@@ -46,6 +46,19 @@ impl<'a> ObjectFile<'a> {
             .map(move |s| (sections.section_name(LE, s).unwrap_or_default(), s))
     }
 
+    /// The sections that are wanted. Sections of a damaged file may overlap, and reading all of them could take for ever. So these end where
+    /// they have more bytes than the file.
+    pub(crate) fn once(
+        &self,
+        wanted: impl Fn(&[u8], &Section) -> bool,
+    ) -> impl Iterator<Item = (&'a [u8], &'a Section)> {
+        let wanted = self.sections().filter(move |(name, s)| wanted(name, s));
+        within(
+            self.bytes,
+            wanted.map(|(name, s)| (self.raw(s).len(), (name, s))),
+        )
+    }
+
     pub(crate) fn section(&self, name: &str) -> Option<&'a Section> {
         self.sections()
             .find(|(n, _)| *n == name.as_bytes())
@@ -73,9 +86,8 @@ impl<'a> ObjectFile<'a> {
 
     /// The GNU build id; empty where there is none. A file without sections has it in a segment, as all programs do in memory.
     pub(crate) fn build_id(&self) -> &'a [u8] {
-        let sections = self.sections.iter();
-        let mut notes = sections.filter(|s| s.sh_type(LE) == elf::SHT_NOTE);
-        let in_sections = notes.find_map(|s| build_id_in_notes(self.raw(s)));
+        let mut notes = self.once(|_, s| s.sh_type(LE) == elf::SHT_NOTE);
+        let in_sections = notes.find_map(|(_, s)| build_id_in_notes(self.raw(s)));
         let segments = || {
             Header::parse(self.bytes)
                 .ok()?
@@ -83,8 +95,10 @@ impl<'a> ObjectFile<'a> {
                 .ok()
         };
         let in_segments = || {
-            let mut notes = segments()?.iter().filter(|s| s.p_type(LE) == elf::PT_NOTE);
-            notes.find_map(|s| build_id_in_notes(s.data(LE, self.bytes).ok()?))
+            let notes = segments()?.iter().filter(|s| s.p_type(LE) == elf::PT_NOTE);
+            let bytes = notes.filter_map(|s| s.data(LE, self.bytes).ok());
+            let mut notes = within(self.bytes, bytes.map(|bytes| (bytes.len(), bytes)));
+            notes.find_map(build_id_in_notes)
         };
         in_sections.or_else(in_segments).unwrap_or_default()
     }
@@ -118,5 +132,53 @@ impl<'a> ObjectFile<'a> {
         };
         self.sections()
             .find(|(found, _)| *found == name.as_bytes() || older(found))
+    }
+}
+
+/// The first of some parts of a file, each with its number of bytes, that have no more bytes together than the file.
+fn within<T>(file: &[u8], parts: impl Iterator<Item = (usize, T)>) -> impl Iterator<Item = T> {
+    let mut left = file.len();
+    parts.map_while(move |(size, part)| {
+        left = left.checked_sub(size)?;
+        Some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of so many sections of notes, each the whole file.
+    fn overlapping(count: u16) -> Vec<u8> {
+        let mut file = vec![0_u8; 64 + 64 * usize::from(count)];
+        let size = file.len() as u64;
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        file[40..48].copy_from_slice(&64_u64.to_le_bytes());
+        file[58..60].copy_from_slice(&64_u16.to_le_bytes());
+        file[60..62].copy_from_slice(&count.to_le_bytes());
+        for header in file[64..].chunks_exact_mut(64) {
+            header[4] = elf::SHT_NOTE as u8;
+            header[32..40].copy_from_slice(&size.to_le_bytes());
+        }
+        file
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_file_has() {
+        for count in [1, 5, 1000] {
+            let bytes = overlapping(count);
+            let file = ObjectFile::parse(&bytes).expect("an ELF file");
+            assert_eq!(file.sections().count(), usize::from(count));
+            let notes = file.once(|_, s| s.sh_type(LE) == elf::SHT_NOTE);
+            assert_eq!(notes.count(), 1, "{count}");
+            assert!(file.build_id().is_empty());
+        }
+    }
+
+    #[test]
+    fn all_parts_of_a_sound_file_are_read() {
+        let bytes = std::fs::read("/proc/self/exe").expect("own file");
+        let file = ObjectFile::parse(&bytes).expect("an ELF file");
+        assert_eq!(file.once(|_, _| true).count(), file.sections().count());
     }
 }

@@ -24,12 +24,11 @@ pub(crate) struct Entry {
 pub(crate) fn entries(file: &ObjectFile<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut slots = None;
-    for (name, section) in file.sections() {
+    let is_stubs = |name: &[u8]| matches!(name, b".plt" | b".plt.sec" | b".iplt" | b".plt.got");
+    for (name, section) in file.once(|name, _| is_stubs(name)) {
         let stub_size = match name {
-            b".plt" | b".plt.sec" | b".iplt" => 16,
-            b".plt.got" if section.sh_entsize(LE) == 16 => 16,
-            b".plt.got" => 8,
-            _ => continue,
+            b".plt.got" if section.sh_entsize(LE) != 16 => 8,
+            _ => 16,
         };
         let slots = slots.get_or_insert_with(|| slots_of(file));
         let start = section.sh_addr(LE);
@@ -46,6 +45,7 @@ pub(crate) fn entries(file: &ObjectFile<'_>) -> Vec<Entry> {
         }
     }
     entries.sort_by_key(|e| e.start);
+    entries.dedup_by_key(|e| e.start);
     entries
 }
 
@@ -61,10 +61,7 @@ fn slot_of(stub: &[u8], address: u64) -> Option<u64> {
 fn slots_of(file: &ObjectFile<'_>) -> HashMap<u64, Vec<u8>> {
     let symbols = file.symbols(elf::SHT_DYNSYM);
     let mut slots = HashMap::new();
-    for (_, section) in file.sections() {
-        if section.sh_type(LE) != elf::SHT_RELA {
-            continue;
-        }
+    for (_, section) in file.once(|_, s| s.sh_type(LE) == elf::SHT_RELA) {
         let Ok(relocations) =
             object::pod::slice_from_all_bytes::<elf::Rela64<LE>>(file.raw(section))
         else {

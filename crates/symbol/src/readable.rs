@@ -27,11 +27,18 @@ const SPECIAL: [&str; 8] = [
 const QUALIFIERS: [&str; 6] = ["const", "volatile", "&&", "&", "noexcept", "restrict"];
 const ANONYMOUS: &str = "(anonymous namespace)";
 
-/// A demangled name without return type, template arguments and parameters.
+/// A demangled name without return type, template arguments and parameters. That of a stub ends in `@plt`, too.
 pub fn readable(name: &str) -> String {
+    match name.strip_suffix("@plt") {
+        Some(function) if !function.is_empty() => of_function(function) + "@plt",
+        _ => of_function(name),
+    }
+}
+
+fn of_function(name: &str) -> String {
     if let Some((special, rest)) = (SPECIAL.iter()).find_map(|s| Some((*s, name.strip_prefix(s)?)))
     {
-        return format!("{special}{}", readable(rest));
+        return format!("{special}{}", of_function(rest));
     }
     if let Some(path) = crate::mangled::path(name) {
         return path;
@@ -263,6 +270,8 @@ mod tests {
         for (name, wanted) in [
             ("main", "main"),
             ("gzip+0x12", "gzip+0x12"),
+            ("puts@plt", "puts@plt"),
+            ("ns::make(int)@plt", "ns::make@plt"),
             (
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
                 "std::vector::push_back",

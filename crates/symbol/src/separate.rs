@@ -26,6 +26,9 @@ use crate::files::Files;
 use crate::object_file::ObjectFile;
 use crate::packed::Packed;
 
+/// Bytes of the largest file that is added up to see whether a link means it. A larger one takes longer than anybody waits, or has holes.
+const MOST_SUMMED: usize = 16 << 30;
+
 /// Directories that separate debug files are looked for in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DebugPlaces {
@@ -127,7 +130,9 @@ impl DebugPlaces {
                 self.root.join(below).join(name),
             ]
         });
-        let fits = |file: &ObjectFile<'_>| crc32fast::hash(file.bytes()) == checksum;
+        let fits = |file: &ObjectFile<'_>| {
+            file.bytes().len() <= MOST_SUMMED && crc32fast::hash(file.bytes()) == checksum
+        };
         candidates
             .into_iter()
             .find_map(|candidate| Separate::open(candidate, files, fits))

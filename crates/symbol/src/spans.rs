@@ -12,11 +12,11 @@
 //! # Invariants
 //! Spans are in the order of their starts, no two with the same start. A span may lie in another, as symbols may.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use addr2line::gimli::{
-    BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindSection,
+    BaseAddresses, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, UnwindSection,
 };
 use object::LittleEndian as LE;
 use object::read::elf::SectionHeader;
@@ -82,7 +82,8 @@ impl Spans {
         let stubs = sections_of_stubs(file);
         let mut found = Vec::new();
         for mut range in described(file) {
-            let stub = stubs.iter().any(|s| s.contains(&range.start));
+            let before = stubs.partition_point(|s| s.start <= range.start);
+            let stub = before > 0 && stubs[before - 1].contains(&range.start);
             // One entry describes a whole section of stubs: what has no name is the part before those that have one.
             if stub && let Some(next) = spans.next(range.start) {
                 range.end = range.end.min(next);
@@ -183,14 +184,23 @@ pub fn part_of(name: &[u8]) -> Option<&[u8]> {
     (at > 0 && number.iter().all(u8::is_ascii_digit)).then(|| &name[..at])
 }
 
-/// Sections that hold stubs.
+/// Addresses of sections that hold stubs, in order, joined where they meet.
 fn sections_of_stubs(file: &ObjectFile<'_>) -> Vec<Range<u64>> {
     let is = |name: &[u8]| name.starts_with(b".plt") || name == b".iplt";
     let sections = file.sections().filter(|(name, _)| is(name));
     let range = |start: u64, size: u64| start..start.saturating_add(size);
-    sections
+    let mut all: Vec<_> = sections
         .map(|(_, s)| range(s.sh_addr(LE), s.sh_size(LE)))
-        .collect()
+        .collect();
+    all.sort_by_key(|range| range.start);
+    all.dedup_by(|next, range| {
+        let meets = next.start <= range.end;
+        if meets {
+            range.end = range.end.max(next.end);
+        }
+        meets
+    });
+    all
 }
 
 /// Code that `.eh_frame` describes.
@@ -206,11 +216,18 @@ fn described(file: &ObjectFile<'_>) -> Vec<Range<u64>> {
     let frames: EhFrame<EndianSlice<'_, LittleEndian>> =
         EhFrame::new(file.raw(section), LittleEndian);
     let mut entries = frames.entries(&bases);
+    // Many entries have one head, which may be long.
+    let mut heads = HashMap::new();
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else {
             continue;
         };
-        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+        let head = |frames: &EhFrame<_>, bases: &BaseAddresses, at: EhFrameOffset| {
+            let known = heads.entry(at.0);
+            let head = known.or_insert_with(|| frames.cie_from_offset(bases, at));
+            head.clone()
+        };
+        let Ok(fde) = partial.parse(head) else {
             continue;
         };
         let start = fde.initial_address();

@@ -18,7 +18,7 @@ pub(crate) const SKIP: u32 = 256;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record -- ./app             branches and calls: 1.5 to 1.8 times native
+  trommel record -- ./app             branches and calls: 1.5 to 1.8 x native
   trommel record -e value -- ./app    loaded values, until their shares settle
   trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
   trommel record -e context -- ./app  exact call paths, for `report --tree`

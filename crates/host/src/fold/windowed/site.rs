@@ -214,14 +214,15 @@ impl Default for Units {
 
 impl Units {
     pub(in crate::fold) fn draw(&mut self, weight: f64) -> u64 {
-        /// Units in the first weight. Few, and the rest that is left to chance is much.
-        const FIRST: f64 = 4.0;
+        /// Units in the first weight. Few, and the rest that is left to chance is much: later windows may weigh a hundredth of it.
+        const FIRST: f64 = 256.0;
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
         if self.one <= 0.0 {
             self.one = weight / FIRST;
         }
         let chance = (self.random.draw() >> 11) as f64 * UNIT;
-        (weight / self.one + chance) as u64
+        // What was seen is never nothing.
+        ((weight / self.one + chance) as u64).max(1)
     }
 }
 
