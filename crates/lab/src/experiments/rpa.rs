@@ -1,10 +1,10 @@
 //! Common parts of the figures of *Relational Profiling*.
 
 use crate::Lab;
-use crate::findings::{Findings, Verdict};
+use crate::findings::{Findings, Table, Verdict};
 use crate::machines::{Runs, Setup};
 use crate::plan::Results;
-use crate::plot::{Axis, Content, Figure, Line, Panel};
+use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Line, Panel};
 
 /// Branch sampling rates of the paper: one in so many.
 pub(super) const RATES: [u32; 4] = [32, 64, 128, 256];
@@ -53,6 +53,63 @@ pub(super) fn figure(
             height: 210.0,
         },
     ));
+}
+
+/// Percent of cycles that dispatch was stalled, of each program's first runs, and a figure of them: a bar for each of the words.
+pub(super) fn stalls<'r, const N: usize>(
+    found: &mut Findings,
+    all: &'r Runs,
+    words: [&str; N],
+    title: &str,
+) -> Vec<(&'r str, [f64; N])> {
+    let stalls: Vec<(&str, [f64; N])> = (all.iter())
+        .map(|(name, runs)| (&**name, std::array::from_fn(|n| 100.0 * runs[n].stalled())))
+        .collect();
+    let bar = |(n, height): (usize, &f64)| Bar {
+        label: String::new(),
+        parts: vec![(n, *height)],
+    };
+    let group = |(name, of): &(&str, [f64; N])| Group {
+        label: (*name).to_owned(),
+        bars: of.iter().enumerate().map(bar).collect(),
+    };
+    let bars = Bars {
+        series: words.map(str::to_owned).to_vec(),
+        groups: stalls.iter().map(group).collect(),
+        numbers: false,
+    };
+    let panel = Panel {
+        title: String::new(),
+        x: Axis::linear(""),
+        y: Axis::linear("stalled, % of cycles"),
+        content: Content::Bars(bars),
+        marks: Vec::new(),
+    };
+    found.figures.push((
+        String::new(),
+        Figure {
+            title: title.into(),
+            panels: vec![panel],
+            columns: 1,
+            height: 320.0,
+        },
+    ));
+    stalls
+}
+
+/// A table of stalls: a row for each program and each of the words.
+pub(super) fn table_of_stalls<const N: usize>(
+    column: &str,
+    words: [&str; N],
+    stalls: &[(&str, [f64; N])],
+) -> Table {
+    let mut table = Table::new("", &["program", column, "stalled in % of cycles"]);
+    for (name, of) in stalls {
+        for (words, stalled) in words.iter().zip(of) {
+            table.row([(*name).into(), (*words).into(), (*stalled).into()]);
+        }
+    }
+    table
 }
 
 /// A marked line.

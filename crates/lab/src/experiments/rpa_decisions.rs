@@ -1,12 +1,11 @@
 //! Relational profiling: what the paper leaves open about its machine, decided otherwise.
 
-use super::rpa::{NOTE, each, runs};
+use super::rpa::{NOTE, each, runs, stalls};
 use crate::Lab;
 use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::machines::{Otherwise, Setup};
 use crate::plan::Results;
-use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rpa-decisions",
@@ -34,48 +33,17 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ..Setup::eight(4, 256)
     });
     let all = runs(lab, results, &setups);
+    let words = WAYS.map(|(_, words)| words);
+    let title = "Dispatch stalled, four networks and eight buffers, one branch in 256";
+    let stalls = stalls(&mut found, &all, words, title);
     let mut columns = vec!["program"];
-    columns.extend(WAYS.map(|w| w.1));
+    columns.extend(words);
     let mut table = Table::new("", &columns);
-    let mut groups = Vec::new();
-    let mut stalls: Vec<(&str, [f64; WAYS.len()])> = Vec::new();
-    for (name, runs) in &all {
-        let of = std::array::from_fn(|n| 100.0 * runs[n].stalled());
+    for (name, of) in &stalls {
         let cells = of.iter().map(|v| Cell::from(*v));
         table.row(std::iter::once((*name).into()).chain(cells));
-        groups.push(Group {
-            label: (*name).to_owned(),
-            bars: of
-                .iter()
-                .enumerate()
-                .map(|(n, height)| Bar {
-                    label: String::new(),
-                    parts: vec![(n, *height)],
-                })
-                .collect(),
-        });
-        stalls.push((name, of));
     }
     found.tables.push(table);
-    found.figures.push((
-        String::new(),
-        Figure {
-            title: "Dispatch stalled, four networks and eight buffers, one branch in 256".into(),
-            panels: vec![Panel {
-                title: String::new(),
-                x: Axis::linear(""),
-                y: Axis::linear("stalled, % of cycles"),
-                content: Content::Bars(Bars {
-                    series: WAYS.map(|w| w.1.to_owned()).to_vec(),
-                    groups,
-                    numbers: false,
-                }),
-                marks: Vec::new(),
-            }],
-            columns: 1,
-            height: 320.0,
-        },
-    ));
     for (n, (_, words)) in WAYS.iter().enumerate().skip(1) {
         let cases: Vec<_> = stalls
             .iter()

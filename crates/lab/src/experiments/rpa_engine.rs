@@ -2,13 +2,12 @@
 
 use trommel_model::parameters::QueryEngine;
 
-use super::rpa::{NOTE, each, runs};
+use super::rpa::{NOTE, each, runs, stalls, table_of_stalls};
 use crate::Lab;
 use crate::experiment::{Experiment, Paper, exceptions};
-use crate::findings::{Findings, Table, Verdict};
+use crate::findings::{Findings, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;
-use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rpa-engine",
@@ -35,45 +34,11 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ..Setup::eight(4, RATE)
     });
     let all = runs(lab, results, &setups);
-    let mut table = Table::new("", &["program", "engine", "stalled in % of cycles"]);
-    let mut groups = Vec::new();
-    let mut stalls: Vec<(&str, [f64; 2])> = Vec::new();
-    for (name, runs) in &all {
-        let of = [0, 1].map(|n: usize| 100.0 * runs[n].stalled());
-        let mut bars = Vec::new();
-        for (n, (_, words)) in ENGINES.iter().enumerate() {
-            table.row([(*name).into(), (*words).into(), of[n].into()]);
-            bars.push(Bar {
-                label: String::new(),
-                parts: vec![(n, of[n])],
-            });
-        }
-        groups.push(Group {
-            label: (*name).to_owned(),
-            bars,
-        });
-        stalls.push((name, of));
-    }
+    let words = ENGINES.map(|(_, words)| words);
+    let title = "Dispatch stalled, four networks and eight buffers, one branch in 32";
+    let stalls = stalls(&mut found, &all, words, title);
+    let table = table_of_stalls("engine", words, &stalls);
     found.tables.push(table);
-    found.figures.push((
-        String::new(),
-        Figure {
-            title: "Dispatch stalled, four networks and eight buffers, one branch in 32".into(),
-            panels: vec![Panel {
-                title: String::new(),
-                x: Axis::linear(""),
-                y: Axis::linear("stalled, % of cycles"),
-                content: Content::Bars(Bars {
-                    series: ENGINES.map(|k| k.1.to_owned()).to_vec(),
-                    groups,
-                    numbers: false,
-                }),
-                marks: Vec::new(),
-            }],
-            columns: 1,
-            height: 320.0,
-        },
-    ));
     let cases: Vec<_> = stalls
         .iter()
         .map(|(name, of)| (*name, of[1] < of[0] + MORE))
