@@ -3,6 +3,7 @@
 //! The formats are in `trommel_export`. This file chooses the profile and the output, and says which command comes next.
 
 mod choose;
+mod mains;
 mod notes;
 
 use std::io::{self, Write};
@@ -25,6 +26,7 @@ use crate::args::{ExportArgs, SelectArgs};
 use crate::exit;
 use crate::load;
 use crate::output;
+use crate::report::processes::Row;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -57,7 +59,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         (Some(format), _) if has_paths => paths(args, format, &profile, &each),
         (_, Some(format)) => {
             let confidence = Confidence::of_processes(&profile, rows.len());
-            code(args, format, (&profile, &each), confidence)
+            let processes = (&each[..], &rows[..], apart);
+            code(args, format, &profile, processes, confidence)
         }
         (Some(format), None) => {
             let format = format.name;
@@ -71,7 +74,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 fn code(
     args: &ExportArgs,
     format: &dyn Format,
-    (profile, processes): (&Profile, &[Process]),
+    profile: &Profile,
+    (processes, rows, apart): (&[Process], &[Row], bool),
     mut confidence: Confidence,
 ) -> Result<ExitCode> {
     Input::check(profile).map_err(|error| of_file(&args.file, &error))?;
@@ -82,15 +86,17 @@ fn code(
     let Some(program) = Program::new(profile, &symbols, &mut confidence) else {
         bail!("{}: holds no branches or calls", args.file.display());
     };
-    let modules = choose::modules(args, format, (profile, exact), &program)?;
     let mut input = Input {
         profile,
         program: &program,
         symbols: &mut symbols,
         processes,
-        modules,
+        modules: Vec::new(),
         infer: (args.infer && !exact).then(Default::default),
     };
+    choose::check_files(args, &input, exact)?;
+    let chosen = choose::modules(args, format, (rows, apart), &input)?;
+    input.modules.clone_from(&chosen.modules);
     if format.promises_exact()
         && !args.estimates
         && let Some(left) = notes::left_early(&input)
@@ -102,6 +108,11 @@ fn code(
         );
     }
     let gone = gone(args, format, &input)?;
+    if let (Modules::One, &[only]) = (format.modules(), &input.modules[..])
+        && let Err(error) = format.check(&input, only)
+    {
+        bail!("{}: {error}{}", args.file.display(), chosen.instead());
+    }
     let only = match input.modules[..] {
         [one] => input.module(one).map_or(&b""[..], |module| &module.path),
         _ => b"",
@@ -143,10 +154,11 @@ fn code(
         _ => None,
     };
     let base = Path::new(std::ffi::OsStr::from_bytes(&only)).file_name();
+    let library = base.is_some_and(choose::is_library);
     let made = base.map_or(Vec::new(), |base| base.as_bytes().to_vec());
     let [module, made] = [only, made].map(|name| output::command_line(&[name]));
     let mut more = match format.modules() {
-        Modules::One => format!(" of {module}{}", choose::hotter(args, &input)),
+        Modules::One => format!(" of {module}{}", chosen.among()),
         Modules::All => String::new(),
     };
     of.iter().for_each(|note| more += &format!("; {note}"));
@@ -164,6 +176,7 @@ fn code(
             file,
             module: &module,
             made: &made,
+            library,
             relocations: own.is_some_and(|own| own.relocations),
             rewritten: own.is_some_and(|own| own.rewritten),
         })

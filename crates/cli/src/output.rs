@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use unicode_width::UnicodeWidthStr;
 
 /// Buffered stdout, whose lines of facts fit its terminal.
@@ -59,12 +60,18 @@ pub(crate) fn stderr() -> folded::Folded<io::Stderr> {
     folded::Folded::new(io::stderr(), width(&io::stderr()))
 }
 
-/// Returns true if the reader of our output has gone away.
+/// Returns true if the reader of our standard output has gone away. Another pipe that was to be written is no such output.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io_errors = error.chain().filter_map(|e| e.downcast_ref::<io::Error>());
-    io_errors
-        .into_iter()
-        .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    let mut io_errors = error.chain().filter_map(|e| e.downcast_ref::<io::Error>());
+    io_errors.any(|e| e.kind() == io::ErrorKind::BrokenPipe) && is_stdout_unread()
+}
+
+/// Returns true if standard output is a pipe without a reader.
+fn is_stdout_unread() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::OUT)];
+    let at_once = Timespec::default();
+    poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// An error with its causes, each once: a message may have its cause's words already.

@@ -630,7 +630,7 @@ fn paths_that_are_cut_are_said() {
             "{format}: {said}"
         );
     }
-    assert_eq!(exported(&dir, "folded").0.matches(';').count(), 999);
+    assert_eq!(exported(&dir, "folded").0.matches(';').count(), 1000);
     // All of it is there, but for names: these were in a file that is gone.
     let said = exported(&dir, "speedscope").1;
     let gone = said.contains("functions without names: /nowhere/app");

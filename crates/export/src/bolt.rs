@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use trommel_symbol::{FunctionSymbol, Span, Spans};
-use trommel_tuple::Place;
+use trommel_tuple::{ModuleId, Place};
 
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
@@ -40,34 +40,24 @@ impl Format for Bolt {
     }
 
     fn next(&self, next: &Next<'_>) -> String {
-        let Next {
-            file, module, made, ..
-        } = next;
-        // The profile may have the name that the new program usually has.
-        let end = if *file == format!("{made}.bolt") {
-            "bolt.new"
-        } else {
-            "bolt"
-        };
-        let blocks =
-            format!("llvm-bolt {module} -o {made}.{end} --data={file} --reorder-blocks=ext-tsp");
-        match next.relocations {
-            true => {
-                format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold")
-            }
-            false => format!(
-                "{blocks}  # link with -Wl,--emit-relocs to have functions reordered and split, too"
-            ),
+        rewrite(next, next.file)
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_original(module, false)?;
+        // BOLT knows functions by the file's own table, not by one that stands elsewhere.
+        let own = input.symbols.own_tables(module);
+        match own.is_some_and(|own| !own.symbols) {
+            true => Err(input.nameless(module, self.name())),
+            false => Ok(()),
         }
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
-        input.check_original(flow.module, false)?;
-        // BOLT knows functions by the file's own table, not by one that stands elsewhere.
-        let own = input.symbols.own_tables(flow.module);
+        self.check(input, flow.module)?;
         let mut named = Named::new(input.symbols.function_symbols(flow.module));
-        if own.is_some_and(|own| !own.symbols) || named.functions.is_empty() {
+        if named.functions.is_empty() {
             return Err(input.nameless(flow.module, self.name()));
         }
         let sections = input.symbols.section_symbols(flow.module);
@@ -90,6 +80,24 @@ impl Format for Bolt {
             writeln!(out, "0 {count}")?;
         }
         Ok(())
+    }
+}
+
+/// The command that rewrites a program by a profile of BOLT's.
+pub(crate) fn rewrite(next: &Next<'_>, profile: &str) -> String {
+    let Next { module, made, .. } = next;
+    // The profile may have the name that the new program usually has.
+    let end = match *next.file == format!("{made}.bolt") {
+        true => "bolt.new",
+        false => "bolt",
+    };
+    let blocks =
+        format!("llvm-bolt {module} -o {made}.{end} --data={profile} --reorder-blocks=ext-tsp");
+    match next.relocations {
+        true => format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold"),
+        false => format!(
+            "{blocks}  # link with -Wl,--emit-relocs to have functions reordered and split, too"
+        ),
     }
 }
 

@@ -44,10 +44,11 @@ impl Format for Cachegrind {
         let mut total = 0_u64;
         for (module, code, flow) in input.flows(self.name())? {
             let lines = Lines::of(input.symbols, &flow);
+            let path = input.path(module);
             let spans = &input.program.modules[&module].spans;
             let unknown = unknown_file();
             for (span, straights) in by_function(spans, &flow) {
-                let name = name(spans, span);
+                let name = name(&path, spans, span);
                 for straight in straights {
                     for instruction in instructions(&code, straight) {
                         let (file, line) = lines.at(instruction.ip()).unwrap_or((&unknown, 0));

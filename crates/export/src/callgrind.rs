@@ -1,7 +1,7 @@
 //! Callgrind's format, for KCachegrind and `callgrind_annotate`.
 //!
-//! Instructions, calls and jumps of each instruction. Self instructions are those that were executed. Inclusive ones are shares by
-//! calls ([`crate::graph`]), as the description in the file says. Jumps to the start of another function, such as tail calls, are
+//! Instructions, calls and jumps of each instruction. Self instructions are those that were executed. Inclusive ones are those of
+//! exact contexts ([`crate::contexts`]) where the profile has some, else shares by calls ([`crate::graph`]), as the description in the file says. Jumps to the start of another function, such as tail calls, are
 //! written as calls, as Valgrind has them. Jumps into its midst, such as those of exceptions and of `longjmp`, are left out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -9,9 +9,12 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use trommel_code::{Exact, Program};
+use trommel_profile::Profile;
+use trommel_profile::call_tree::Basis;
 use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place};
 
+use crate::contexts::{Call, Contexts};
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::graph::{Graph, Inclusive, Node};
@@ -65,8 +68,10 @@ impl Format for Callgrind {
         functions.find_entered(&parts);
         let late = functions.late(&parts);
         let graph = functions.graph(&parts, &late);
+        let contexts = functions.contexts(input.profile, &parts, (&graph, &late));
         let mut writer = Writer {
             out,
+            contexts,
             names: Names::default(),
             inclusive: Inclusive::of(&graph),
             functions: &functions,
@@ -97,6 +102,8 @@ struct Function {
     /// Its first line; 0 where that is not known.
     line: u32,
     straights: Vec<Straight>,
+    /// It is a stub of a function in another module.
+    stub: bool,
 }
 
 /// All executed functions.
@@ -125,15 +132,16 @@ impl<'p> Functions<'p> {
         };
         for (span, straights) in by_function(&code.spans, &part.flow) {
             self.nodes.insert((part.module, span), self.all.len());
-            let start = span.and_then(|n| code.spans.all().get(n));
-            let start = start.and_then(|span| part.lines.at(span.range.start));
+            let whole = span.and_then(|n| code.spans.all().get(n));
+            let start = whole.and_then(|span| part.lines.at(span.range.start));
             let first = start.or_else(|| straights.iter().find_map(|s| part.lines.at(s.start)));
             self.all.push(Function {
-                name: name(&code.spans, span),
+                name: name(&object, &code.spans, span),
                 object: Rc::clone(&object),
                 file: first.map_or_else(unknown_file, |(file, _)| one_line(file).into()),
                 line: first.map_or(0, |(_, line)| line),
                 straights: straights.into_iter().copied().collect(),
+                stub: whole.is_some_and(|span| span.stub),
             });
         }
     }
@@ -220,6 +228,49 @@ impl<'p> Functions<'p> {
         late
     }
 
+    /// Inclusive instructions of calls, where the profile has exact contexts.
+    fn contexts(
+        &self,
+        profile: &Profile,
+        parts: &[Part<'_>],
+        (graph, late): (&Graph, &BTreeMap<Node, (Node, Place)>),
+    ) -> Option<Contexts> {
+        let tree = profile.call_tree(Basis::Contexts)?;
+        let mut contexts = Contexts::of(tree, |at| self.node(at));
+        let is_stub = |node: Node| self.all[node].stub;
+        for part in parts {
+            for transfer in part.flow.transfers.iter().filter(|t| part.flow.has(t.from)) {
+                if let Some((from, to)) = self.call(transfer) {
+                    let (at, count) = (Some(transfer.from), transfer.count);
+                    contexts.add(
+                        Call {
+                            at,
+                            from,
+                            to,
+                            count,
+                        },
+                        graph,
+                        is_stub,
+                    );
+                }
+            }
+        }
+        for (&from, &(to, _)) in late {
+            let (at, count) = (None, 1);
+            contexts.add(
+                Call {
+                    at,
+                    from,
+                    to,
+                    count,
+                },
+                graph,
+                is_stub,
+            );
+        }
+        Some(contexts)
+    }
+
     fn graph(&self, parts: &[Part<'_>], late: &BTreeMap<Node, (Node, Place)>) -> Graph {
         let own = |f: &Function| {
             let each = f.straights.iter().map(|s| Exact::from(instructions_of(s)));
@@ -280,6 +331,7 @@ struct Writer<'w, 'p> {
     out: &'w mut dyn Write,
     names: Names,
     inclusive: Inclusive,
+    contexts: Option<Contexts>,
     functions: &'w Functions<'p>,
     late: BTreeMap<Node, (Node, Place)>,
     at: Position,
@@ -297,10 +349,14 @@ impl Writer<'_, '_> {
             .iter()
             .map(|part| part.flow.executed())
             .fold(0, u64::saturating_add);
+        let inclusive = match self.contexts {
+            Some(_) => "exact, by calling contexts; of stubs, shares by calls",
+            None => "shares of each function by the calls of its callers",
+        };
         write!(
             self.out,
             "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {command}\n\
-             desc: Inclusive: shares of each function by the calls of its callers\n\
+             desc: Inclusive: {inclusive}\n\
              positions: instr line\nevents: Ir\nsummary: {total}\n\n"
         )
     }
@@ -354,7 +410,13 @@ impl Writer<'_, '_> {
                         self.transfer(part, transfer, straight, line)?;
                     }
                     if let Some((to, place)) = self.late.remove(&node) {
-                        self.called((node, to), 1, (at, line), place.vaddr().0)?;
+                        let call = Call {
+                            at: None,
+                            from: node,
+                            to,
+                            count: 1,
+                        };
+                        self.called(call, (at, line), place.vaddr().0)?;
                     }
                 }
             }
@@ -377,14 +439,17 @@ impl Writer<'_, '_> {
     }
 
     /// Writes calls of one function by another.
-    fn called(
-        &mut self,
-        (from, callee): (Node, Node),
-        count: u64,
-        (at, line): (u64, u32),
-        to: u64,
-    ) -> io::Result<()> {
-        let cost = self.inclusive.of_calls(from, callee, count).whole();
+    fn called(&mut self, call: Call, (at, line): (u64, u32), to: u64) -> io::Result<()> {
+        let Call {
+            from,
+            to: callee,
+            count,
+            ..
+        } = call;
+        let cost = match &self.contexts {
+            Some(contexts) => contexts.of_calls(call, &self.inclusive),
+            None => self.inclusive.of_calls(from, callee, count).whole(),
+        };
         let callee = &self.functions.all[callee];
         if callee.object != self.at.object {
             let object = compressed(&mut self.names.objects, &callee.object);
@@ -409,8 +474,14 @@ impl Writer<'_, '_> {
     ) -> io::Result<()> {
         let (at, to) = (transfer.from.vaddr().0, transfer.to.vaddr().0);
         let Transfer { count, way, .. } = *transfer;
-        if let Some(call) = self.functions.call(transfer) {
-            return self.called(call, count, (at, line), to);
+        if let Some((from, callee)) = self.functions.call(transfer) {
+            let call = Call {
+                at: Some(transfer.from),
+                from,
+                to: callee,
+                count,
+            };
+            return self.called(call, (at, line), to);
         }
         let target = part.lines.at(to).map_or(0, |(_, line)| line);
         let leaves = self.functions.node(transfer.from) != self.functions.node(transfer.to);

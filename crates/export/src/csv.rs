@@ -103,7 +103,7 @@ impl Names {
         let function = spans.and_then(|spans| {
             let span = span_of(spans, place.vaddr().0)?;
             let named = self.functions.entry((id, span));
-            let quoted = || quoted(&name(spans, Some(span))).into();
+            let quoted = || quoted(&name(&input.path(id), spans, Some(span))).into();
             Some(Rc::clone(named.or_insert_with(quoted)))
         });
         (module, function.unwrap_or_default())

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use trommel_tuple::ModuleId;
+
 use crate::error::ExportError;
 use crate::input::Input;
 
@@ -27,12 +29,24 @@ pub struct Next<'a> {
     pub relocations: bool,
     /// BOLT has rewritten the module.
     pub rewritten: bool,
+    /// The module is a shared library.
+    pub library: bool,
     /// The module has no function symbols of its own.
     pub stripped: bool,
     /// The separate file of the module's debug information, as a shell takes it.
     pub debug: Option<&'a str>,
     /// The source file of the module's function with most instructions, if it is there.
     pub source: Option<&'a str>,
+}
+
+impl Next<'_> {
+    /// Flags that a compiler needs of the module's sources beside those of the profile.
+    pub(crate) const fn flags(&self) -> &'static str {
+        match self.library {
+            true => "-O2 -g -fPIC",
+            false => "-O2 -g",
+        }
+    }
 }
 
 /// A format that profiles are written in.
@@ -71,6 +85,13 @@ pub trait Format: Sync {
     fn extension(&self) -> &'static str;
     /// The command that reads the file next.
     fn next(&self, next: &Next<'_>) -> String;
+    /// Checks that a module's file has what the format needs of it.
+    ///
+    /// # Errors
+    /// What it lacks.
+    fn check(&self, _input: &Input<'_, '_>, _module: ModuleId) -> Result<(), ExportError> {
+        Ok(())
+    }
     /// Writes the profile.
     ///
     /// # Errors

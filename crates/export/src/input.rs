@@ -50,9 +50,14 @@ impl<'f> Input<'_, 'f> {
 
     /// The module that the profile's command names, where it was executed by that name.
     pub fn program_of(profile: &Profile) -> Option<&Module> {
+        Self::program_named(profile, profile.command.first()?)
+    }
+
+    /// The module of a profile with this name, directories aside.
+    pub fn program_named<'p>(profile: &'p Profile, name: &[u8]) -> Option<&'p Module> {
         let base = |path: &[u8]| path.rsplit(|c| *c == b'/').next().unwrap_or(path).to_vec();
-        let command = base(profile.command.first()?);
-        profile.modules.iter().find(|m| base(&m.path) == command)
+        let name = base(name);
+        profile.modules.iter().find(|m| base(&m.path) == name)
     }
 
     /// The module of this number.
@@ -152,6 +157,20 @@ impl<'f> Input<'_, 'f> {
             what,
             format,
             remedy,
+        }
+    }
+
+    /// Refuses a module without debug information.
+    pub(crate) fn check_lines(
+        &self,
+        module: ModuleId,
+        format: &'static str,
+    ) -> Result<(), ExportError> {
+        let own = self.symbols.own_tables(module);
+        let is_without = own.is_some_and(|own| !own.debug);
+        match is_without && self.symbols.separate_debug(module).is_none() {
+            true => Err(self.lineless(module, format)),
+            false => Ok(()),
         }
     }
 

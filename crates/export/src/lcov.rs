@@ -12,6 +12,7 @@ use std::io::Write;
 use std::rc::Rc;
 
 use trommel_symbol::{Sources, Span, Spans};
+use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
@@ -46,6 +47,10 @@ impl Format for Lcov {
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
         format!("genhtml --demangle-cpp -o coverage {file}")
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_lines(module, self.name())
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

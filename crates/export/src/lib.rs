@@ -9,7 +9,7 @@
 //!
 //! | format | source | exact | derived | unknown, written as 0 |
 //! |---|---|---|---|---|
-//! | `callgrind` | blocks, branches, calls | self instructions, calls, jumps | inclusive instructions, by shares of calls | |
+//! | `callgrind` | blocks, branches, calls, contexts | self instructions, calls, jumps, inclusive instructions by contexts | inclusive ones without, by shares of calls | |
 //! | `bolt`, `bolt-preagg` | branches, calls | conditional and indirect branches, calls | direct jumps, ways into labels | mispredictions |
 //! | `profgen` | blocks, branches, calls | counts of ranges that end in an event | other ranges | |
 //! | `autofdo`, `gcov-autofdo` | blocks, calls, lines | as `profgen` | counts of lines | |
@@ -29,6 +29,7 @@ mod autofdo;
 mod bolt;
 mod cachegrind;
 mod callgrind;
+mod contexts;
 mod csv;
 mod drcov;
 mod error;

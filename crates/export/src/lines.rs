@@ -67,15 +67,25 @@ pub(crate) fn span_of(spans: &Spans, at: u64) -> Option<usize> {
     spans.find(at).map(|number| spans.whole(number))
 }
 
-/// The name that people are shown: demangled, of a stub with `@plt`, of a function without a name its address.
-pub(crate) fn name(spans: &Spans, number: Option<usize>) -> String {
+/// The name that people are shown, as in reports: demangled, of a stub with `@plt`, of a function without a name its module and start. Code in
+/// no function is its module.
+pub(crate) fn name(path: &str, spans: &Spans, number: Option<usize>) -> String {
+    let module = one_line(path.rsplit('/').next().unwrap_or(path));
     let Some(span) = number.and_then(|n| spans.all().get(n)) else {
-        return "???".into();
+        return match module.starts_with('[') {
+            true => module,
+            false => format!("[{module}]"),
+        };
     };
     match span.name.is_empty() {
-        true => format!("{:#x}", span.range.start),
+        true => by_start(&module, span.range.start),
         false => one_line(&demangle(&span.name)),
     }
+}
+
+/// The name of a function without a name: `libc.so.6+0x12340`.
+pub(crate) fn by_start(module: &str, start: u64) -> String {
+    format!("{module}+{start:#x}")
 }
 
 /// A text without line ends, as formats of lines need it.

@@ -5,8 +5,9 @@
 
 use std::io::Write;
 
-use trommel_tuple::Place;
+use trommel_tuple::{ModuleId, Place};
 
+use crate::bolt;
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
@@ -46,13 +47,20 @@ impl Format for Preaggregated {
             (false, true) => {
                 format!("{command}  # newer versions take a stripped program with --allow-stripped")
             }
-            (false, false) => command,
+            (false, false) => {
+                let fdata = format!("{file}.fdata");
+                format!("{command} && {}", bolt::rewrite(next, &fdata))
+            }
         }
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_original(module, true)
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
-        input.check_original(flow.module, true)?;
+        self.check(input, flow.module)?;
         let at = |place: Place| match flow.has(place) {
             true => place.vaddr().0,
             false => 0,

@@ -18,6 +18,8 @@ pub struct Process {
     pub name: String,
     /// Its program, without directories.
     pub program: String,
+    /// Its command; of several processes, the words that their commands begin with.
+    pub command: Vec<Vec<u8>>,
     /// Its number; 0 where that is not known, or several processes are meant.
     pub pid: u32,
     /// It is what all processes are that are not told apart.
@@ -54,6 +56,7 @@ impl Process {
             let name = "[further processes]";
             all.push(Self {
                 program: name.to_owned(),
+                command: Vec::new(),
                 pid: 0,
                 is_rest: true,
                 ..Self::new(sum, name.to_owned(), rest.collect())
@@ -70,6 +73,12 @@ impl Process {
         let first = profiles.first();
         let program = first.map_or_else(String::new, program);
         let pid = first.map_or(0, |profile| profile.origin.pid);
+        let mut command = first.map_or_else(Vec::new, |profile| profile.command.clone());
+        for profile in &profiles {
+            let pairs = command.iter().zip(&profile.command);
+            let common = pairs.take_while(|(a, b)| a == b).count();
+            command.truncate(common);
+        }
         let is_same = |profile: &Profile| profile.origin.pid == pid;
         let pid = if profiles.iter().all(is_same) { pid } else { 0 };
         let mut merged = Merged::new(Profile {
@@ -81,6 +90,7 @@ impl Process {
         Self {
             name,
             program,
+            command,
             pid,
             is_rest: false,
             thread,

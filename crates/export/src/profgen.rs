@@ -7,6 +7,8 @@
 
 use std::io::Write;
 
+use trommel_tuple::ModuleId;
+
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
@@ -46,20 +48,26 @@ impl Format for Profgen {
         let debug = next.debug.map(|debug| format!(" --debug-binary={debug}"));
         let debug = debug.unwrap_or_default();
         format!(
-            "llvm-profgen --unsymbolized-profile={file} --binary={module}{debug} --output={made}.profgen.prof  # then clang -O2 -g -fprofile-sample-use={made}.profgen.prof"
+            "llvm-profgen --unsymbolized-profile={file} --binary={module}{debug} --output={made}.profgen.prof  # then clang {} -fprofile-sample-use={made}.profgen.prof",
+            next.flags()
         )
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        let own = input.symbols.own_tables(module);
+        if own.is_some_and(|own| !own.symbols) {
+            return Err(input.nameless(module, self.name()));
+        }
+        let separate = input.symbols.separate_debug(module);
+        if separate.is_none() && own.is_some_and(|own| !own.debug || own.old_packed) {
+            return Err(input.lineless(module, self.name()));
+        }
+        Ok(())
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (_, flow) = input.only(self.name())?;
-        let own = input.symbols.own_tables(flow.module);
-        if own.is_some_and(|own| !own.symbols) {
-            return Err(input.nameless(flow.module, self.name()));
-        }
-        let separate = input.symbols.separate_debug(flow.module);
-        if separate.is_none() && own.is_some_and(|own| !own.debug || own.old_packed) {
-            return Err(input.lineless(flow.module, self.name()));
-        }
+        self.check(input, flow.module)?;
         let base = input.symbols.code_base(flow.module).unwrap_or(0);
         let offset = |at: u64| at.wrapping_sub(base);
         writeln!(out, "{}", flow.lines.len())?;

@@ -32,7 +32,7 @@ pub(crate) struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Only code of this module, by path or file name; can be repeated [default: the program, or all]
+    /// Only code of this module, by path or file name; can be repeated [default: the program that is meant, or all]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) module: Vec<String>,
 

@@ -1,6 +1,7 @@
 //! Exports that end before they are whole: nothing half-written is left, an earlier file is as it was, and the words say why.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -34,11 +35,45 @@ pub(super) const ALL: &[(&str, Test)] = &[
         "interrupted: no format leaves part of a file, or hides why",
         all_formats,
     ),
+    ("interrupted: a pipe whose reader ends is named", pipe),
     (
         "interrupted: a full file system leaves the earlier file",
         full,
     ),
 ];
+
+/// More than a pipe holds, so that the writer waits for the reader. A pager that ends is no error.
+fn pipe() -> Result<(), String> {
+    let recorded = Recorded::new("gcc", &["-O1"])?;
+    let fifo = recorded.scratch.path("fifo");
+    output(Command::new("mkfifo").arg(&fifo))?;
+    let export = |format: &str, out: &Path| {
+        let mut export = Command::new(trommel());
+        export.args(["export", "-f", format, "-o"]).arg(out);
+        export.arg(&recorded.data);
+        export
+    };
+    for format in ["csv", "callgrind"] {
+        let read = fifo.clone();
+        let reader = std::thread::spawn(move || File::open(read)?.read(&mut [0]));
+        let (succeeded, said) = tried(&mut export(format, &fifo))?;
+        let read = reader.join().map_err(|_| "the reader panicked")?;
+        read.map_err(|e| e.to_string())?;
+        if succeeded || !said.contains(&format!("{}: ", fifo.display())) || !said.contains("pipe") {
+            return Err(format!("{format}: {succeeded}, {said}"));
+        }
+        for out in ["-", "/dev/stdout"] {
+            let (reader, writer) = std::io::pipe().map_err(|e| e.to_string())?;
+            drop(reader);
+            let mut export = export(format, Path::new(out));
+            let done = export.stdout(writer).output().map_err(|e| e.to_string())?;
+            if !done.status.success() || !done.stderr.is_empty() {
+                return Err(format!("{format} to {out}: {done:?}"));
+            }
+        }
+    }
+    Ok(())
+}
 
 const EARLIER: &[u8] = b"the earlier file";
 

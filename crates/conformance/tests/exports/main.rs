@@ -4,8 +4,10 @@
 //! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. Viewers open the file, and show the report's sums.
 //! A test whose tool is missing says so.
 
+mod chosen;
 mod ends;
 mod great;
+mod inclusive;
 mod interrupted;
 mod kcachegrind;
 mod landings;
@@ -40,6 +42,8 @@ fn main() {
     let all = viewers::ALL
         .iter()
         .chain(names::ALL)
+        .chain(chosen::ALL)
+        .chain(inclusive::ALL)
         .chain(landings::ALL)
         .chain(optimisers::ALL)
         .chain(paths::ALL)

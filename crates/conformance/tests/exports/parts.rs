@@ -16,6 +16,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ),
     ("parts: coverage of a part of a run needs a word", of_a_run),
     ("parts: coverage of a process that ran needs a word", late),
+    (
+        "parts: a program that is sampled from its start is whole",
+        sampled,
+    ),
     ("parts: code in no file is said to be left out", anonymous),
 ];
 
@@ -136,6 +140,31 @@ fn late() -> Result<(), String> {
         true => refused(&recorded, &["-f", "drcov"], words),
         false => Err(report),
     }
+}
+
+const BUSY: &str = "
+int main(void) {
+  volatile int sum = 0;
+  for (int i = 0; i < 400000000; i++) if (i & 1) sum += i;
+}
+";
+
+/// Bursts begin at a moment of their own. A program that was attached to has another word.
+fn sampled() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let (source, program) = (scratch.path("busy.c"), scratch.path("app"));
+    fs::write(&source, BUSY).map_err(|e| e.to_string())?;
+    let mut build = Command::new("gcc");
+    output(build.arg("-O1").arg(&source).arg("-o").arg(&program))?;
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call", "--budget", "50"])?;
+    let (_, said) = recorded.exported("csv", &[])?;
+    let (_, report) = tried(Command::new(trommel()).arg("report").arg(&recorded.data))?;
+    for said in [said, report] {
+        if said.contains("ran already") || said.contains("in part") {
+            return Err(said);
+        }
+    }
+    Ok(())
 }
 
 const MADE: &str = "

@@ -24,6 +24,7 @@ pub(super) const ALL: &[(&str, Test)] = &[
         perf_script,
     ),
     ("paths: perf-script names each process", processes),
+    ("paths: each format tells processes apart", apart),
     ("paths: odd names are read by inferno", odd_names),
     ("paths: speedscope's schema holds", speedscope),
     ("paths: firefox has the sum", firefox),
@@ -143,8 +144,9 @@ fn perf_script() -> Result<(), String> {
     expect(lines == wanted, || format!("{lines:?}\n{printed}"))
 }
 
-fn processes() -> Result<(), String> {
-    let recorded = recorded(Basis::Stacks)?;
+/// A profile of a machine without samples, and of processes of several programs.
+fn of_several(basis: Basis) -> Result<Recorded, String> {
+    let recorded = recorded(basis)?;
     let first = trommel_store::read(&recorded.data).map_err(|e| e.to_string())?;
     let first = first.first().ok_or("no process")?;
     let process = |pid, command: &str| {
@@ -164,6 +166,54 @@ fn processes() -> Result<(), String> {
         process(9, "one"),
     ];
     trommel_store::write(&recorded.data, &all).map_err(|e| e.to_string())?;
+    Ok(recorded)
+}
+
+fn apart() -> Result<(), String> {
+    for basis in Basis::ALL {
+        let recorded = of_several(basis)?;
+        let folded = file(&recorded, "folded")?;
+        let of = |program: &str| {
+            let lines = folded.lines().filter(|line| line.starts_with(program));
+            let costs = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+            costs.sum::<u64>()
+        };
+        let both = (of("one;main;"), of("two;main;"));
+        expect(both == (2 * OWN, OWN), || folded.clone())?;
+        let speedscope = json(&recorded, "speedscope")?;
+        let profiles = speedscope["profiles"].as_array().ok_or("no profiles")?;
+        let name = |profile: &Value| profile["name"].as_str().map(str::to_owned);
+        let names: Vec<String> = profiles.iter().filter_map(name).collect();
+        let wanted = ["one 7: ", "one 9: ", "two 9: "];
+        let are = names.len() == 3 && names.iter().zip(wanted).all(|(n, w)| n.starts_with(w));
+        expect(are, || format!("{names:?}"))?;
+        let ends = profiles.iter().all(|p| p["endValue"].as_u64() == Some(OWN));
+        expect(ends, || speedscope.to_string())?;
+        let firefox = json(&recorded, "firefox")?;
+        let threads = firefox["threads"].as_array().ok_or("no threads")?;
+        let word = |thread: &Value, field: &str| thread[field].as_str().map(str::to_owned);
+        let of = |thread| Some((word(thread, "processName")?, word(thread, "pid")?));
+        let found: Vec<(String, String)> = threads.iter().filter_map(of).collect();
+        let wanted = [("one", "7"), ("one", "9"), ("two", "9.3")];
+        let wanted = wanted.map(|(name, pid)| (name.to_owned(), pid.to_owned()));
+        expect(found == wanted, || format!("{found:?}"))?;
+        let Some(go) = tool(&["go"], "pprof of processes") else {
+            continue;
+        };
+        let pprof = text(&recorded.export("pprof", &[])?);
+        let asked = ["tool", "pprof", "-comments", &pprof];
+        let printed = run(&go, &asked, recorded.scratch.dir())?;
+        let wanted = ["command: /bin/one", "command: two", "command: one"];
+        let are = wanted
+            .iter()
+            .all(|w| printed.lines().any(|line| line == *w));
+        expect(are, || printed)?;
+    }
+    Ok(())
+}
+
+fn processes() -> Result<(), String> {
+    let recorded = of_several(Basis::Stacks)?;
     let printed = file(&recorded, "perf-script")?;
     let headers = printed
         .lines()

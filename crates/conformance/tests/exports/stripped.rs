@@ -1,15 +1,16 @@
 //! Programs that lack symbols or debug information: an export has all that it can have, or says what it lacks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trommel_conformance::exec::{Scratch, output};
+use trommel_conformance::exec::{Scratch, output, trommel};
 use trommel_conformance::recorded::{Recorded, compiled};
 
 use super::optimisers::accepted;
 use super::refusals::refused;
-use super::{Test, llvm, llvms, said, text};
+use super::{Test, llvm, llvms, run, said, text, tool};
 
 pub(super) const ALL: &[(&str, Test)] = &[
     (
@@ -21,6 +22,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
         profgen,
     ),
     ("stripped: what a format lacks is said", lacking),
+    (
+        "stripped: functions have the names that reports show",
+        as_reported,
+    ),
     (
         "stripped: where debug information is elsewhere is said",
         elsewhere,
@@ -48,6 +53,41 @@ fn recorded(flags: &[&str]) -> Result<Recorded, String> {
     build.args(["-O2", "-g", "-Wl,--emit-relocs"]).args(flags);
     output(build.arg(source).arg("-o").arg(&program))?;
     Recorded::of(scratch, program, &["-e", "edge,call"])
+}
+
+/// Module and start, in each format that names functions.
+fn as_reported() -> Result<(), String> {
+    let recorded = recorded(&[])?;
+    output(Command::new("strip").arg(&recorded.program))?;
+    let mut report = Command::new(trommel());
+    let report = output(report.args(["report", "--top", "0"]).arg(&recorded.data))?;
+    let table = report
+        .split("\n\n")
+        .find(|part| part.starts_with("# Functions"));
+    let names = table.unwrap_or_default().split_whitespace();
+    let names: BTreeSet<&str> = names.filter(|w| w.starts_with("app+0x")).collect();
+    if names.len() < 3 {
+        return Err(report);
+    }
+    for format in ["callgrind", "cachegrind", "csv", "pprof"] {
+        let file = recorded.export(format, &[])?;
+        let printed = match format {
+            "pprof" => match tool(&["go"], "stripped") {
+                Some(go) => run(
+                    &go,
+                    &["tool", "pprof", "-raw", &text(&file)],
+                    recorded.scratch.dir(),
+                )?,
+                None => continue,
+            },
+            _ => fs::read_to_string(file).map_err(|e| e.to_string())?,
+        };
+        let found: BTreeSet<&str> = printed.split([' ', ',', '=', '\n']).collect();
+        if !found.is_superset(&names) {
+            return Err(format!("{format}: {found:?}, not {names:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Lines of an export that begin so, without what names the program's directory.

@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use trommel_tuple::ModuleId;
+
 use super::text::ordered;
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
@@ -53,8 +55,13 @@ impl Format for Extbinary {
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
         format!(
-            "llvm-profdata show --sample {file}  # then clang -O2 -g -fprofile-sample-use={file}"
+            "llvm-profdata show --sample {file}  # then clang {} -fprofile-sample-use={file}",
+            next.flags()
         )
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_lines(module, self.name())
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

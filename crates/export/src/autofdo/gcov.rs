@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use trommel_tuple::ModuleId;
+
 use super::text::ordered;
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
@@ -46,13 +48,17 @@ impl Format for Gcov {
 
     fn next(&self, next: &Next<'_>) -> String {
         let Next { file, made, .. } = next;
-        let flags = format!("-O2 -g -fauto-profile={file}");
+        let flags = format!("{} -fauto-profile={file}", next.flags());
         match next.source {
             Some(source) => {
                 format!("gcc {flags} -c {source} -o {made}.o  # and the other sources likewise")
             }
             None => format!("# compile the sources with gcc {flags}"),
         }
+    }
+
+    fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_lines(module, self.name())
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

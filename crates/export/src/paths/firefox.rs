@@ -1,17 +1,19 @@
 //! The processed profile format of the Firefox Profiler, version 55.
 //!
 //! Its stack table is a tree with parents, as [`CallPaths`] is, so nodes become rows as they are. Each node with a cost is one sample
-//! with a weight. When samples were taken is not known: they follow each other, in the order of the tree.
+//! with a weight. Each process is a process with one thread. When samples were taken is not known: they follow each other, in the order of the tree.
 //!
 //! The crate for this format has whole numbers of 32 bits as weights, too few for instructions and nanoseconds.
 
-use std::io::Write;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use trommel_profile::call_tree::Basis;
 use trommel_symbol::Symbols;
 use trommel_tuple::ModuleId;
 
+use super::apart::Owner;
 use super::{CallPaths, PathFormat};
 use crate::error::ExportError;
 use crate::view::MOST_EXACT;
@@ -27,7 +29,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "firefox.json",
     next,
     most: MOST_EXACT,
-    tells_processes: false,
+    tells_processes: true,
     whole_paths: false,
     write,
 };
@@ -38,7 +40,7 @@ fn next(file: &str, _basis: Basis) -> String {
 
 fn write(
     paths: &CallPaths<'_>,
-    _symbols: &mut Symbols<'_>,
+    symbols: &mut Symbols<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let run = &paths.profile.run;
@@ -60,16 +62,39 @@ fn write(
         "markerSchema": [],
     });
     let used = modules(paths);
-    let file = json!({
-        "meta": meta,
-        "libs": used.iter().map(|id| lib(paths, *id)).collect::<Vec<_>>(),
-        "threads": [thread(paths, &used)],
-        "pages": [],
-        "profilerOverhead": [],
-        "counters": [],
-    });
-    serde_json::to_writer(out, &file).map_err(std::io::Error::from)?;
-    Ok(())
+    let libs: Vec<Value> = used.iter().map(|id| lib(paths, *id)).collect();
+    let libs = json!(libs);
+    write!(
+        out,
+        "{{\"meta\":{meta},\"libs\":{libs},\"pages\":[],\"profilerOverhead\":[],\"counters\":[],\"threads\":["
+    )?;
+    let mut number = 0;
+    let mut pids = BTreeSet::new();
+    let whole = paths.total().own;
+    paths.each(symbols, |owner, own, _| {
+        if number > 0 {
+            out.write_all(b",")?;
+        }
+        number += 1;
+        // The profiler has one process of a number: one that executed another program is two, and so are those whose number is not known.
+        let pid = match owner.pid != 0 && pids.insert(owner.pid) {
+            true => owner.pid.to_string(),
+            false => format!("{}.{number}", owner.pid),
+        };
+        let thread = thread(own, owner, &used, (&pid, time(paths, own, whole)));
+        serde_json::to_writer(&mut *out, &thread).map_err(io::Error::from)?;
+        Ok(())
+    })?;
+    Ok(out.write_all(b"]}")?)
+}
+
+/// The time that the samples of a process take. Of exact paths, its share of the run's.
+fn time(whole: &CallPaths<'_>, own: &CallPaths<'_>, sum: u64) -> f64 {
+    let total = own.total().own as f64;
+    match own.tree.basis {
+        Basis::Contexts => whole.profile.run.wall as f64 / MS * total / sum.max(1) as f64,
+        Basis::Stacks => total / MS,
+    }
 }
 
 /// Modules of the functions, each once.
@@ -99,7 +124,13 @@ fn lib(paths: &CallPaths<'_>, id: ModuleId) -> Value {
     })
 }
 
-fn thread(paths: &CallPaths<'_>, used: &[ModuleId]) -> Value {
+/// The tables of a process, with its number and its time.
+fn thread(
+    paths: &CallPaths<'_>,
+    owner: Owner<'_>,
+    used: &[ModuleId],
+    (pid, time): (&str, f64),
+) -> Value {
     let functions = &paths.functions;
     let mut strings: Vec<String> = functions.iter().map(|f| f.name.to_string()).collect();
     let first_module = strings.len();
@@ -118,7 +149,6 @@ fn thread(paths: &CallPaths<'_>, used: &[ModuleId]) -> Value {
         })
         .collect();
     let resource = |f: &super::PathFunction| used.binary_search(&f.module).unwrap_or_default();
-    let pid = paths.profile.origin.pid;
     json!({
         "frameTable": frame_table(functions.len()),
         "funcTable": {
@@ -143,16 +173,16 @@ fn thread(paths: &CallPaths<'_>, used: &[ModuleId]) -> Value {
             "prefix": paths.nodes.iter().map(|node| node.parent).collect::<Vec<_>>(),
             "frame": paths.nodes.iter().map(|node| node.function).collect::<Vec<_>>(),
         },
-        "samples": samples(paths),
+        "samples": samples(paths, time),
         "markers": { "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [] },
         "nativeSymbols": { "length": 0, "address": [], "functionSize": [], "libIndex": [], "name": [] },
         "stringArray": strings,
-        "name": paths.program(),
+        "name": owner.program,
         "isMainThread": true,
         "pausedRanges": [],
-        "pid": pid.to_string(),
-        "tid": pid.to_string(),
-        "processName": paths.program(),
+        "pid": pid,
+        "tid": owner.tid.to_string(),
+        "processName": owner.program,
         "processType": "default",
         "processStartupTime": 0.0,
         "processShutdownTime": Value::Null,
@@ -178,15 +208,10 @@ fn frame_table(length: usize) -> Value {
     })
 }
 
-/// A sample for each node with a cost. Their time is the run's, in the proportion of their weights.
-fn samples(paths: &CallPaths<'_>) -> Value {
+/// A sample for each node with a cost. They divide the time in the proportion of their weights.
+fn samples(paths: &CallPaths<'_>, time: f64) -> Value {
     let exact = paths.tree.basis == Basis::Contexts;
     let total = paths.total().own.max(1) as f64;
-    let time = if exact {
-        paths.profile.run.wall as f64 / MS
-    } else {
-        total / MS
-    };
     let hot = || {
         paths
             .nodes

@@ -1,5 +1,6 @@
 //! Folded stacks: a line for each call path, outermost function first, then its cost. Flame graph tools read it.
 //!
+//! The first word is the program, as converters of `perf script` have it, so that programs are apart.
 //! A semicolon separates functions, so one inside of a name becomes a colon.
 
 use std::io::Write;
@@ -17,7 +18,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "folded",
     next,
     most: u64::MAX,
-    tells_processes: false,
+    tells_processes: true,
     whole_paths: true,
     write,
 };
@@ -31,9 +32,15 @@ fn next(file: &str, basis: Basis) -> String {
 
 fn write(
     paths: &CallPaths<'_>,
-    _symbols: &mut Symbols<'_>,
+    symbols: &mut Symbols<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
+    paths.each(symbols, |owner, own, _| lines(own, owner.program, out))
+}
+
+/// Writes the call paths of a process.
+fn lines(paths: &CallPaths<'_>, program: &str, out: &mut dyn Write) -> Result<(), ExportError> {
+    let program = clean(program);
     let names: Vec<String> = paths.functions.iter().map(|f| clean(&f.name)).collect();
     for (number, weight) in paths.shallow().into_iter().enumerate() {
         if weight.own == 0 {
@@ -43,7 +50,7 @@ fn write(
         path.reverse();
         let words = path.into_iter().map(|n| &*names[paths.nodes[n].function]);
         let words = words.collect::<Vec<_>>().join(";");
-        writeln!(out, "{words} {}", weight.own)?;
+        writeln!(out, "{program};{words} {}", weight.own)?;
     }
     Ok(())
 }
@@ -67,7 +74,7 @@ mod tests {
     fn each_path_with_a_cost_is_a_line() {
         let profile = profile(Basis::Stacks, &[(&[1, 2], 5), (&[3], 7), (&[1, 2, 4], 1)]);
         let text = String::from_utf8(written(&FORMAT, &profile).expect("folded"));
-        let wanted = "[m:1];[m:2] 5\n[m:3] 7\n[m:1];[m:2];[m:4] 1\n";
+        let wanted = "app;[m:1];[m:2] 5\napp;[m:3] 7\napp;[m:1];[m:2];[m:4] 1\n";
         assert_eq!(text.as_deref(), Ok(wanted));
     }
 }

@@ -15,6 +15,7 @@
 //! * What is inlined at an interrupted instruction, or at a call, is expanded. A context is a function from its entry on, and is expanded
 //!   only by [`CallPaths::inlined`].
 
+mod apart;
 mod firefox;
 mod folded;
 mod inlined;
@@ -35,6 +36,7 @@ use trommel_symbol::{Spans, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
 use crate::error::ExportError;
+use crate::lines::by_start;
 use crate::process::Process;
 
 pub use shallow::MOST_DEEP;
@@ -201,21 +203,6 @@ impl<'p> CallPaths<'p> {
             total.own = total.own.saturating_add(node.weight.own);
         }
         total
-    }
-
-    /// Says whether the trees of the processes add up to the whole.
-    pub(crate) fn processes_are_whole(&self) -> bool {
-        let basis = self.tree.basis;
-        let processes = self.processes.iter();
-        let mut trees = processes.filter_map(|process| process.profile.call_tree(basis));
-        let sum = |trees: &mut dyn Iterator<Item = &CallTree>| {
-            let nodes = trees.flat_map(CallTree::nodes);
-            nodes.fold(Weight::default(), |mut sum, node| {
-                sum.add(node.weight);
-                sum
-            })
-        };
-        sum(&mut trees) == sum(&mut std::iter::once(self.tree))
     }
 
     /// The own weight of each node, for formats that cut paths at [`MOST_DEEP`] functions.
@@ -411,7 +398,7 @@ impl Names {
         let spans = (self.spans.entry(module)).or_insert_with(|| symbols.spans(module));
         let number = spans.find(at.vaddr().0)?;
         let start = spans.all().get(spans.whole(number))?.range.start;
-        Some(format!("{}+{start:#x}", self.module(module)).into())
+        Some(by_start(self.module(module), start).into())
     }
 
     fn module(&self, module: ModuleId) -> &str {

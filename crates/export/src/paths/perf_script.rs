@@ -8,6 +8,7 @@ use std::io::Write;
 use trommel_profile::call_tree::Basis;
 use trommel_symbol::Symbols;
 
+use super::apart::Owner;
 use super::{CallPaths, PathFormat};
 use crate::error::ExportError;
 
@@ -49,30 +50,21 @@ fn write(
         });
     }
     let mut time = 0;
-    if paths.processes_are_whole() {
-        for process in paths.processes {
-            let Some(own) = CallPaths::of(&process.profile, Basis::Stacks, symbols) else {
-                continue;
-            };
-            let (pid, tid) = (process.pid, process.thread.unwrap_or(process.pid));
-            let of = (&*process.program, pid, tid);
-            paragraphs(&own, of, symbols, &mut time, out)?;
-        }
-        return Ok(());
-    }
-    let pid = paths.profile.origin.pid;
-    paragraphs(paths, (&paths.program(), pid, pid), symbols, &mut time, out)
+    paths.each(symbols, |owner, own, symbols| {
+        paragraphs(own, owner, symbols, &mut time, out)
+    })
 }
 
-/// Writes the samples of a process: its program, its number and that of its thread.
+/// Writes the samples of a process.
 fn paragraphs(
     paths: &CallPaths<'_>,
-    (program, pid, tid): (&str, u32, u32),
+    owner: Owner<'_>,
     symbols: &mut Symbols<'_>,
     time: &mut u64,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let program = header(program);
+    let Owner { pid, tid, .. } = owner;
+    let program = header(owner.program);
     let names: Vec<String> = paths.functions.iter().map(|f| function(&f.name)).collect();
     for (number, weight) in paths.shallow().into_iter().enumerate() {
         let times = weight.times;

@@ -1,13 +1,17 @@
 //! speedscope's own format: frames, and a list of openings and closings of them.
 //!
 //! A tree becomes one pass through it, children after what their caller cost by itself. So a file has two events for each node,
-//! where samples would repeat whole stacks.
+//! where samples would repeat whole stacks. Each process is a profile of its own, and the functions of all of them follow at the end: nothing but one
+//! process is in memory.
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::rc::Rc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use trommel_profile::call_tree::Basis;
 use trommel_symbol::Symbols;
+use trommel_tuple::ModuleId;
 
 use super::{CallPaths, PathFormat, PathFunction};
 use crate::error::ExportError;
@@ -22,7 +26,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
     extension: "speedscope.json",
     next,
     most: MOST_EXACT,
-    tells_processes: false,
+    tells_processes: true,
     whole_paths: false,
     write,
 };
@@ -33,47 +37,73 @@ fn next(file: &str, _basis: Basis) -> String {
 
 fn write(
     paths: &CallPaths<'_>,
-    _symbols: &mut Symbols<'_>,
+    symbols: &mut Symbols<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let frame = |function: &PathFunction| {
+    let head = json!({ "$schema": SCHEMA, "exporter": "trommel", "name": paths.program(), "activeProfileIndex": 0 });
+    // The object goes on.
+    let head = head.to_string();
+    write!(out, "{},\"profiles\":[", head.trim_end_matches('}'))?;
+    let mut frames = Frames::default();
+    let mut first = true;
+    paths.each(symbols, |owner, own, _| {
+        if !std::mem::take(&mut first) {
+            out.write_all(b",")?;
+        }
+        let numbers: Vec<usize> = own.functions.iter().map(|f| frames.number(f)).collect();
+        profile(own, owner.name, &numbers, out)
+    })?;
+    out.write_all(b"],\"shared\":{\"frames\":[")?;
+    for (number, function) in frames.all.iter().enumerate() {
+        if number > 0 {
+            out.write_all(b",")?;
+        }
         let mut frame = json!({ "name": &*function.name });
         if let Some(file) = &function.file {
             frame["file"] = json!(&**file);
         }
-        frame
-    };
-    let frames: Vec<Value> = paths.functions.iter().map(frame).collect();
-    let (events, end) = events(paths);
+        write!(out, "{frame}")?;
+    }
+    Ok(out.write_all(b"]}}")?)
+}
+
+/// Functions of all profiles, each once.
+#[derive(Default)]
+struct Frames {
+    numbers: HashMap<(ModuleId, Rc<str>), usize>,
+    all: Vec<PathFunction>,
+}
+
+impl Frames {
+    fn number(&mut self, function: &PathFunction) -> usize {
+        let key = (function.module, Rc::clone(&function.name));
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.all.push(function.clone());
+            self.all.len() - 1
+        })
+    }
+}
+
+/// Writes the call paths of a process, whose functions have these numbers: openings and closings in their order.
+fn profile(
+    paths: &CallPaths<'_>,
+    name: &str,
+    numbers: &[usize],
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
     let unit = match paths.tree.basis {
         Basis::Stacks => "nanoseconds",
         Basis::Contexts => "none",
     };
-    let profile = json!({
-        "type": "evented",
-        "name": super::unit(paths.tree.basis),
-        "unit": unit,
-        "startValue": 0,
-        "endValue": end,
-        "events": events,
-    });
-    let file = json!({
-        "$schema": SCHEMA,
-        "exporter": "trommel",
-        "name": paths.program(),
-        "activeProfileIndex": 0,
-        "shared": { "frames": frames },
-        "profiles": [profile],
-    });
-    serde_json::to_writer(out, &file).map_err(std::io::Error::from)?;
-    Ok(())
-}
-
-/// Openings and closings in their order, and the sum of all costs.
-fn events(paths: &CallPaths<'_>) -> (Vec<Value>, u64) {
+    let name = json!(format!("{name}: {}", super::unit(paths.tree.basis)));
+    let end = paths.total().own;
+    write!(
+        out,
+        "{{\"type\":\"evented\",\"name\":{name},\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{end},\"events\":["
+    )?;
     let children = paths.children();
-    let mut events = Vec::with_capacity(2 * paths.nodes.len());
     let mut at = 0_u64;
+    let mut comma = "";
     // What is left: a node to open, or one to close.
     let mut left: Vec<(usize, bool)> = Vec::new();
     let open = |left: &mut Vec<(usize, bool)>, below: &[usize]| {
@@ -82,20 +112,27 @@ fn events(paths: &CallPaths<'_>) -> (Vec<Value>, u64) {
     open(&mut left, &children[paths.nodes.len()]);
     while let Some((number, opens)) = left.pop() {
         let node = &paths.nodes[number];
-        let kind = if opens { "O" } else { "C" };
-        events.push(json!({ "type": kind, "frame": node.function, "at": at }));
+        let kind = if opens { 'O' } else { 'C' };
+        let frame = numbers[node.function];
+        write!(
+            out,
+            "{comma}{{\"type\":\"{kind}\",\"frame\":{frame},\"at\":{at}}}"
+        )?;
+        comma = ",";
         if opens {
             at = at.saturating_add(node.weight.own);
             left.push((number, false));
             open(&mut left, &children[number]);
         }
     }
-    (events, at)
+    Ok(out.write_all(b"]}")?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{profile, written};
+    use serde_json::Value;
+
     use super::*;
 
     #[test]

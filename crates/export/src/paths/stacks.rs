@@ -50,7 +50,12 @@ fn write(
         known: HashMap::new(),
     };
     // Readers take the first mapping for the program.
-    if let Some(program) = Input::program_of(paths.profile) {
+    let of_process = |process: &Process| {
+        let name = process.command.first()?;
+        Input::program_named(paths.profile, name)
+    };
+    let program = Input::program_of(paths.profile);
+    if let Some(program) = program.or_else(|| paths.processes.iter().find_map(of_process)) {
         places.mapping(&mut builder, paths, program.id);
     }
     let kind = match tree.basis {
@@ -86,7 +91,7 @@ fn write(
         Basis::Stacks => total.own / total.times.max(1),
         Basis::Contexts => 1,
     };
-    builder.finish(paths.profile, types[1], period)
+    builder.finish((paths.profile, paths.processes), types[1], period)
 }
 
 /// The trees of the processes with their labels. Where not all of them are told apart, the sum as one without.

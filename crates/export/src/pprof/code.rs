@@ -94,7 +94,7 @@ impl Format for Pprof {
                 samples.line(&code, line, &shares);
             }
         }
-        builder.finish(input.profile, types[0], 1)
+        builder.finish((input.profile, input.processes), types[0], 1)
     }
 }
 
@@ -277,7 +277,8 @@ impl Samples<'_, '_, '_, '_, '_> {
         let spans = &self.input.program.modules[&self.module].spans;
         let span = span_of(spans, at);
         let named = self.names.entry(span);
-        Rc::clone(named.or_insert_with(|| name(spans, span).into()))
+        let path = || self.input.path(self.module);
+        Rc::clone(named.or_insert_with(|| name(&path(), spans, span).into()))
     }
 
     /// The location of an instruction, with the functions inlined there. Of code without lines, nothing is known to be inlined.

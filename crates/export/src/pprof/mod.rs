@@ -16,6 +16,7 @@ use flate2::write::GzEncoder;
 use trommel_profile::{Module, Profile};
 
 use crate::error::ExportError;
+use crate::process::Process;
 
 pub(crate) use code::Pprof;
 
@@ -218,20 +219,19 @@ impl<'o> Builder<'o> {
     /// Ends the profile. `usual` is the value that viewers begin with.
     pub(crate) fn finish(
         mut self,
-        profile: &Profile,
+        (profile, processes): (&Profile, &[Process]),
         usual: (&str, &str),
         period: u64,
     ) -> Result<(), ExportError> {
-        let words = profile.command.iter().map(|w| String::from_utf8_lossy(w));
-        let command = words.collect::<Vec<_>>().join(" ");
-        let comment = self.text(&format!("command: {command}"));
+        let comments = commands(profile, processes);
+        let comments: Vec<u64> = comments.iter().map(|c| self.text(c)).collect();
         let period_type = self.value_type(usual);
         let usual = self.text(usual.0);
         self.out.number(9, profile.run.started);
         self.out.number(10, profile.run.wall);
         self.out.bytes(11, &period_type);
         self.out.number(12, period);
-        self.out.numbers(13, &[comment]);
+        self.out.numbers(13, &comments);
         self.out.number(14, usual);
         for text in std::mem::take(&mut self.table) {
             self.out.bytes(6, text.as_bytes());
@@ -242,6 +242,26 @@ impl<'o> Builder<'o> {
             None => Ok(self.packed.finish().map(drop)?),
         }
     }
+}
+
+/// The command of a profile and those of its processes, each once.
+fn commands(profile: &Profile, processes: &[Process]) -> Vec<String> {
+    /// Commands of processes that are named.
+    const MOST: usize = 50;
+    let command = |words: &Vec<Vec<u8>>| {
+        let words = words.iter().map(|w| String::from_utf8_lossy(w));
+        format!("command: {}", words.collect::<Vec<_>>().join(" "))
+    };
+    let of_processes = processes.iter().map(|process| &process.command);
+    let all = [&profile.command].into_iter().chain(of_processes);
+    let mut comments: Vec<String> = Vec::new();
+    for words in all.filter(|words| !words.is_empty()) {
+        let comment = command(words);
+        if !comments.contains(&comment) && comments.len() <= MOST {
+            comments.push(comment);
+        }
+    }
+    comments
 }
 
 #[cfg(test)]

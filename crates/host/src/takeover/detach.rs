@@ -64,7 +64,7 @@ pub(crate) enum Other {
 }
 
 /// The moment when a process was started, in the kernel's ticks. `None`: there is none that lives.
-fn started(pid: u32) -> Option<u64> {
+pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = stat.rsplit_once(") ")?.1.split(' ');
     let state = words.next()?;

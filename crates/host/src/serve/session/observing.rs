@@ -1,6 +1,7 @@
 //! Processes that a session begins to observe.
 
 use std::path::Path;
+use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::serve::identity::{Identity, program_of};
 use crate::serve::process::Process;
 use crate::serve::series::Series;
 use crate::serve::turns::WhyAttached;
+use crate::takeover::detach::started;
 use crate::windows::Windows;
 
 impl Session<'_> {
@@ -50,7 +52,7 @@ impl Session<'_> {
         self.forked.has_begun(pid);
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
         let mut process = process.taken(self.began, why);
-        process.scope = self.scope(first, why);
+        process.scope = self.scope(first, why, pid);
         if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
             process = process.looked_at();
         }
@@ -58,10 +60,15 @@ impl Session<'_> {
     }
 
     /// The part of a process's run that is observed, of the first or another one that is under control because of `why`.
-    fn scope(&self, first: bool, why: WhyAttached) -> Scope {
-        let whole = [WhyAttached::Start, WhyAttached::Fork, WhyAttached::Exec];
+    fn scope(&self, first: bool, why: WhyAttached, pid: Pid) -> Scope {
+        let late = match why {
+            WhyAttached::Start | WhyAttached::Fork | WhyAttached::Exec => false,
+            // Samples stand for what ran natively before the first of them too, of a process that was not there before us.
+            WhyAttached::Late => self.options.sampling.is_none() || ran_before_us(pid),
+            WhyAttached::Back(_) | WhyAttached::Faster(_) => true,
+        };
         Scope {
-            late: first && self.late || !whole.contains(&why),
+            late: first && self.late || late,
             only: self.options.only.iter().map(Only::to_string).collect(),
         }
     }
@@ -228,4 +235,10 @@ impl Session<'_> {
         let program = program.as_ref().unwrap_or(elf);
         self.observe(identity, shared, stream, program, why);
     }
+}
+
+/// Returns true if a process was started before this one.
+fn ran_before_us(pid: Pid) -> bool {
+    let [its, ours] = [pid.as_raw() as u32, process::id()].map(started);
+    its.is_some_and(|its| ours.is_none_or(|ours| its < ours))
 }
