@@ -168,8 +168,10 @@ fn code(
     };
     let debug = debug.map(|path| output::command_line(&[path.as_os_str().as_bytes().to_vec()]));
     let source = choose::source(&mut input);
+    let sources_missing = format.opens_sources() && choose::lacks_sources(&mut input);
     let next = |file: &str| {
         format.next(&Next {
+            sources_missing,
             source: source.as_deref(),
             debug: debug.as_deref(),
             stripped: own.is_some_and(|own| !own.symbols),

@@ -177,6 +177,12 @@ fn hot_functions_have_their_share_and_registers_their_values() {
         key.is_some_and(|o| o["at"]["function"] == "hot"),
         "{values}"
     );
+    // Processes have the time of their samples.
+    let by = dir.trommel(&["report", "--by", "process", "m.data"]);
+    let by = String::from_utf8(by).expect("UTF-8");
+    let row = by.lines().find(|line| line.contains("./busy 3000"));
+    let time = row.and_then(|row| row.split_whitespace().next());
+    assert!(time.is_some_and(|time| time != "-"), "{by}");
     let annotated = dir.trommel(&["annotate", "m.data", "busy:hot"]);
     let text = String::from_utf8(annotated).expect("UTF-8");
     assert!(

@@ -35,6 +35,8 @@ pub struct Next<'a> {
     pub stripped: bool,
     /// The separate file of the module's debug information, as a shell takes it.
     pub debug: Option<&'a str>,
+    /// Source files of the module are not on this machine.
+    pub sources_missing: bool,
     /// The source file of the module's function with most instructions, if it is there.
     pub source: Option<&'a str>,
 }
@@ -75,6 +77,10 @@ pub trait Format: Sync {
     }
     /// Returns true if the format tells processes apart.
     fn tells_processes(&self) -> bool {
+        false
+    }
+    /// Returns true if the command that reads the format opens all source files.
+    fn opens_sources(&self) -> bool {
         false
     }
     /// The greatest number that it holds.

@@ -4,14 +4,17 @@
 //! its instructions: the first one of a loop's line is executed once. Of a line that several functions have (constructors, instances of a
 //! template, copies) the counts are added up, as gcov does.
 //!
+//! Executions of a function are those of its first instruction, and of the first instruction of each of its inlined copies. The copies of
+//! one line, and those that a compiler makes of a loop, are one.
+//!
 //! Functions have their linkage names, as gcov gives them: two constructors of a class differ in these alone. Functions of one linkage
 //! name in one file (static ones of a header) are added up. Functions that the compiler made without source are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::rc::Rc;
 
-use trommel_symbol::{Sources, Span, Spans};
+use trommel_symbol::{Code, LineOffset, Sources, Span, Spans};
 use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
@@ -40,13 +43,21 @@ impl Format for Lcov {
         true
     }
 
+    fn opens_sources(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "info"
     }
 
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
-        format!("genhtml --demangle-cpp -o coverage {file}")
+        let missing = match next.sources_missing {
+            true => " --ignore-errors source",
+            false => "",
+        };
+        format!("genhtml --demangle-cpp{missing} -o coverage {file}")
     }
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
@@ -78,7 +89,8 @@ impl Format for Lcov {
         if lines.is_empty() {
             return Err(input.lineless(flow.module, self.name()));
         }
-        let functions = functions(input, &flow, &sources);
+        let mut functions = functions(input, &flow, &sources);
+        add_inlined(&mut functions, input, (&code, &flow), &sources);
         for (file, counts) in &lines {
             writeln!(out, "TN:\nSF:{}", one_line(file))?;
             let none = BTreeMap::new();
@@ -161,4 +173,59 @@ fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) ->
         *calls = count.saturating_add(*calls);
     }
     all
+}
+
+/// A copy of a function: the function around all, and the calls inlined in each other down to it.
+type InlinedCopy<'s> = (Option<u64>, Vec<(&'s [u8], LineOffset)>);
+
+/// Adds the executions of inlined copies, and the functions that are nowhere else.
+fn add_inlined(
+    all: &mut ByFile,
+    input: &mut Input<'_, '_>,
+    (code, flow): (&Code<'_>, &ModuleFlow),
+    sources: &Sources,
+) {
+    let mut files: HashMap<String, Rc<str>> = HashMap::new();
+    for (file, functions) in &*all {
+        let named = functions.keys().map(|name| (name.clone(), Rc::clone(file)));
+        files.extend(named);
+    }
+    let mut known: HashSet<InlinedCopy<'_>> = HashSet::new();
+    for (start, bytes) in code.parts() {
+        let range = *start..start.saturating_add(bytes.len() as u64);
+        let mut rows = input.symbols.rows(flow.module, &range);
+        rows.sort_by_key(|row| row.range.start);
+        for row in rows {
+            let at = row.range.start;
+            let frames = sources.at(at);
+            let frames: Vec<_> = frames.iter().map(|f| (f.function, f.at)).collect();
+            for depth in 1..frames.len() {
+                let mut copy = frames[..=depth].to_vec();
+                let (name, inner) = std::mem::take(&mut copy[depth]);
+                copy[depth].0 = name;
+                if !known.insert((sources.start_of(at), copy)) {
+                    continue;
+                }
+                let name = one_line(&String::from_utf8_lossy(name)).replace(',', ";");
+                let is_innermost = depth + 1 == frames.len();
+                let own = all
+                    .get(&row.file)
+                    .filter(|f| is_innermost && f.contains_key(&name));
+                let file = own.map(|_| Rc::clone(&row.file));
+                let file = file.or_else(|| files.get(&name).cloned());
+                let count = most(flow, &(at..at.saturating_add(1)));
+                let of_file = file.and_then(|file| all.get_mut(&file));
+                match of_file.and_then(|functions| functions.get_mut(&name)) {
+                    Some((_, calls)) => *calls = count.saturating_add(*calls),
+                    // The row's line is one of the innermost function.
+                    None if is_innermost && inner.lines < row.line && !name.is_empty() => {
+                        files.insert(name.clone(), Rc::clone(&row.file));
+                        let of_file = all.entry(Rc::clone(&row.file)).or_default();
+                        of_file.insert(name, (row.line - inner.lines, count));
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
 }

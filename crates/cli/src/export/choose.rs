@@ -1,9 +1,10 @@
 //! The modules that are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use trommel_export::{Format, Input, Modules};
@@ -187,6 +188,23 @@ pub(super) fn source(input: &mut Input<'_, '_>) -> Option<String> {
     })
 }
 
+/// Returns true if source files of the only module are not there, as those of a compiler's library.
+pub(super) fn lacks_sources(input: &mut Input<'_, '_>) -> bool {
+    let [only] = input.modules[..] else {
+        return false;
+    };
+    let Ok(code) = input.symbols.code(only) else {
+        return false;
+    };
+    let mut known: BTreeSet<Rc<str>> = BTreeSet::new();
+    code.parts().iter().any(|(start, bytes)| {
+        let range = *start..start.saturating_add(bytes.len() as u64);
+        let rows = input.symbols.rows(only, &range);
+        let mut files = rows.into_iter().map(|row| row.file);
+        files.any(|file| known.insert(Rc::clone(&file)) && !Path::new(&*file).is_file())
+    })
+}
+
 /// Files with the instructions that each executed, most first.
 fn ranked(input: &Input<'_, '_>) -> Vec<(ModuleId, f64)> {
     let mut executed: BTreeMap<ModuleId, f64> = BTreeMap::new();
@@ -216,7 +234,10 @@ fn among(
     let others = ranked.iter().filter(|(id, _)| *id != chosen);
     let others = others.map(|(id, times)| (*id, 100.0 * times / all));
     let others = others.take_while(|(_, share)| *share >= LEAST);
-    let can_be = |id: ModuleId| input.symbols.code(id).is_ok() && format.check(input, id).is_ok();
+    let can_be = |id: ModuleId| {
+        let is_there = !is_loader(input.module(id)) && input.symbols.code(id).is_ok();
+        is_there && format.check(input, id).is_ok()
+    };
     let others = others.filter(|(id, _)| can_be(*id)).take(MOST);
     let others = others.filter_map(|(id, share)| {
         let name = option(input.profile, input.module(id)?);
@@ -227,6 +248,13 @@ fn among(
         share,
         others: others.collect(),
     }
+}
+
+/// Returns true of the system's loader, which nobody rebuilds.
+fn is_loader(module: Option<&Module>) -> bool {
+    let path = module.map_or(&b""[..], |module| &module.path);
+    let name = path.rsplit(|c| *c == b'/').next().unwrap_or(path);
+    name.starts_with(b"ld-linux")
 }
 
 /// Returns true if a file's name is that of a shared library: `libx.so.1`, `module.so`.

@@ -16,6 +16,7 @@ use super::Shown;
 use super::functions::{executed, figure, module};
 use super::loops;
 use super::processes::{self, Row};
+use super::samples;
 use super::table::{Table, limits_title, more, range};
 use super::text;
 use super::view::View;
@@ -37,7 +38,17 @@ pub(super) fn write(
              `trommel record -e edge,call`, or see its events: trommel report --by event"
         );
     }
-    text::start(out, view, shown.style)?;
+    let profile = view.profile;
+    if let Some(samples) = &profile.samples {
+        samples::header(out, view, samples, shown.style)?;
+    } else {
+        text::start(out, view, shown.style)?;
+    }
+    if let (By::Process, Some(samples)) = (by, &profile.samples) {
+        let total = samples.total();
+        samples::processes(out, shown.rows, &total, shown.top, shown.style)?;
+        return Ok(out.flush()?);
+    }
     writeln!(out)?;
     match by {
         By::Line => lines(out, view, shown)?,

@@ -494,7 +494,8 @@ fn entries(
     more(out, all.len(), top)
 }
 
-fn processes(
+/// Writes the table of processes with their time.
+pub(super) fn processes(
     out: &mut impl Write,
     rows: &[Row],
     total: &Sampled,

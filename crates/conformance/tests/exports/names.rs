@@ -17,6 +17,14 @@ pub(super) const ALL: &[(&str, Test)] = &[
     ),
     ("names: autofdo has those of llvm-profgen", profgen),
     (
+        "names: lcov counts functions that ran only inlined",
+        inlined,
+    ),
+    (
+        "names: autofdo has the executions of llvm-profgen where a line has several calls",
+        several_calls,
+    ),
+    (
         "names: autofdo has linkage names where gcc gives none",
         linkage,
     ),
@@ -173,6 +181,99 @@ fn profgen() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// `gcov` counts calls of these in a program of `-O0`.
+const INLINED: &str = "
+static volatile int sink, times = 10;
+struct S { int x; int get() const { return x + sink; } };
+int both(int n) { sink++; return n * 2; }
+int main() {
+  int s = 0;
+  for (int i = 0; i < times; i++) {
+    S v{i};
+    s += v.get() + both(i);
+  }
+  sink = s;
+}
+";
+
+fn inlined() -> Result<(), String> {
+    let compilers = ["g++".to_owned()].into_iter();
+    let compilers = compilers.chain(llvm("clang++", "names").map(|path| text(&path)));
+    for compiler in compilers {
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        let (source, program) = (scratch.path("inlined.cc"), scratch.path("app"));
+        fs::write(&source, INLINED).map_err(|e| e.to_string())?;
+        let mut build = Command::new(&compiler);
+        build.args(["-O2", "-g", "-o"]).arg(&program);
+        output(build.arg(&source))?;
+        let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+        let ours = recorded.export("lcov", &[])?;
+        let ours = fs::read_to_string(ours).map_err(|e| e.to_string())?;
+        for wanted in [
+            "FNDA:10,_Z4bothi",
+            "FNDA:10,_ZNK1S3getEv",
+            "FN:3,_ZNK1S3getEv",
+        ] {
+            if !ours.lines().any(|line| line == wanted) {
+                return Err(format!("{compiler}: no {wanted} in\n{ours}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Without discriminators, a line has all its calls at one position.
+const CALLS: &str = "
+static volatile int sink;
+#define ALONE __attribute__((noinline)) static int
+ALONE f(int n) { sink += n; return sink; }
+ALONE g(int n) { sink -= n; return sink; }
+static inline int inlined(int n) { return f(n) + f(n + 1) + g(n); }
+ALONE by(int n) { int s = 0; if (n % 3) { s = f(n) + g(n); } return s + f(s) + f(s + 1) + g(s); }
+int main(void) { int s = 0; for (int i = 0; i < 1000; i++) s += by(i) + inlined(i); return s & 1; }
+";
+
+fn several_calls() -> Result<(), String> {
+    let test = "names";
+    let (Some(profgen), Some(clang)) = (llvm("llvm-profgen", test), llvm("clang", test)) else {
+        return Ok(());
+    };
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let (source, program) = (scratch.path("calls.c"), scratch.path("app"));
+    fs::write(&source, CALLS).map_err(|e| e.to_string())?;
+    let mut build = Command::new(clang);
+    build.args(["-O2", "-g", "-o"]).arg(&program);
+    output(build.arg(&source))?;
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    let branches = text(&recorded.export("profgen", &[])?);
+    let options = [
+        &*format!("--unsymbolized-profile={branches}"),
+        &format!("--binary={}", text(&recorded.program)),
+        "--format=text",
+        "--output=theirs.prof",
+    ];
+    run(&profgen, &options, recorded.scratch.dir())?;
+    let read = |path: &Path| fs::read_to_string(path).map_err(|e| e.to_string());
+    let positions = |profile: String| {
+        let is_position = |line: &&str| line.starts_with(' ');
+        let mut all: Vec<String> = (profile.lines().filter(is_position))
+            .map(str::to_owned)
+            .collect();
+        all.sort();
+        all
+    };
+    let theirs = positions(read(&recorded.scratch.path("theirs.prof"))?);
+    let ours = positions(read(&recorded.export("autofdo", &[])?)?);
+    match ours == theirs
+        && ours
+            .iter()
+            .any(|line| line.contains(": 4332 f:2666 g:1666"))
+    {
+        true => Ok(()),
+        false => Err(format!("{ours:#?}\nby llvm-profgen: {theirs:#?}")),
+    }
 }
 
 fn linkage() -> Result<(), String> {

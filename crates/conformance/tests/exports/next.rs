@@ -20,6 +20,10 @@ pub(super) const ALL: &[(&str, Test)] = &[
         "next: each command that is printed runs as it stands",
         commands,
     ),
+    (
+        "next: genhtml runs where sources of libraries are missing",
+        without_sources,
+    ),
     ("next: those of sampled call paths do too", || {
         paths(Paths::Sampled, &SAMPLED)
     }),
@@ -111,6 +115,30 @@ fn commands() -> Result<(), String> {
         runs(&recorded, &dir, &path, format, made)?;
     }
     Ok(())
+}
+
+/// Like a program of Rust, it has code of a library whose sources are on another machine.
+const FOREIGN: &str = "
+volatile int sink;
+int main(void) { for (int i = 0; i < 9; i++) sink += i; return 0; }
+#line 1 \"/rust/deps/library.rs\"
+int library(int n) { return sink + n; }
+";
+
+fn without_sources() -> Result<(), String> {
+    if which("genhtml").is_none() {
+        missing("lcov");
+        return Ok(());
+    }
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let (source, program) = (scratch.path("foreign.c"), scratch.path("app"));
+    fs::write(&source, FOREIGN).map_err(|e| e.to_string())?;
+    let mut build = Command::new("gcc");
+    output(build.args(["-O1", "-g", "-o"]).arg(&program).arg(&source))?;
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    let path = commands_of(&recorded.scratch, &[])?;
+    let dir = recorded.scratch.dir();
+    runs(&recorded, dir, &path, "lcov", "coverage/index.html")
 }
 
 /// Formats of call paths: viewers open what they are given.

@@ -100,7 +100,20 @@ pub(crate) fn samples(
             all.called(from, callee, transfer.count);
         }
     }
+    if compiler == Compiler::Llvm {
+        raise(&mut all.functions);
+    }
     Ok(all.functions)
+}
+
+/// A position with several calls was executed as often as all of them: so `llvm-profgen` has it, of functions by themselves.
+fn raise(functions: &mut Functions) {
+    for samples in functions.values_mut() {
+        for position in samples.body.values_mut() {
+            let calls = position.targets.values().copied();
+            position.count = position.count.max(calls.fold(0, u64::saturating_add));
+        }
+    }
 }
 
 struct Adder<'s> {
