@@ -330,7 +330,7 @@ fn without_parameters(name: &str) -> &str {
 
 /// Returns the words that name this function.
 fn typed(profile: &Profile, found: &FunctionMatch, several_of_name: bool) -> String {
-    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = profile.module(found.module);
     let module = module.map_or_else(String::new, file_name);
     match several_of_name {
         true => {

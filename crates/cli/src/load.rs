@@ -183,7 +183,7 @@ pub(crate) fn names<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
 
 /// The symbols of a profile's modules: of files, and of functions that the profile has: the kernel's, and those of JIT-compiled code.
 pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
-    let mut symbols = Symbols::new(files, &profile.modules);
+    let mut symbols = Symbols::new(files, &profile.modules).with_complaints(output::complain);
     let machine = profile.samples.as_ref().and_then(|s| s.machine.as_ref());
     for module in &profile.modules {
         let functions = machine.iter().flat_map(|machine| &machine.functions);

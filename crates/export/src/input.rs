@@ -62,7 +62,7 @@ impl<'f> Input<'_, 'f> {
 
     /// The module of this number.
     pub fn module(&self, id: ModuleId) -> Option<&Module> {
-        self.profile.modules.iter().find(|module| module.id == id)
+        self.profile.module(id)
     }
 
     /// Path of a module, as far as it is text.
@@ -141,6 +141,10 @@ impl<'f> Input<'_, 'f> {
             Some(own) if own.old_packed => (
                 "has its debug information in .zdebug sections, which LLVM does not read",
                 "link with -gz=zlib, or use autofdo",
+            ),
+            _ if self.symbols.missing_lines(module).is_some() => (
+                "has debug information that refers to the same bytes again and again",
+                "build or install it again",
             ),
             _ if self.symbols.has_split_debug(module) => (
                 "has its debug information in .dwo files",

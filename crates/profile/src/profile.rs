@@ -196,6 +196,13 @@ pub struct Loaded {
 }
 
 impl Profile {
+    /// The module of a number. Modules are in the order of their numbers, so this is one step in any profile but a damaged one.
+    pub fn module(&self, id: ModuleId) -> Option<&Module> {
+        let there = self.modules.get(usize::from(id.0));
+        let there = there.filter(|module| module.id == id);
+        there.or_else(|| self.modules.iter().find(|module| module.id == id))
+    }
+
     /// The call paths of a basis.
     pub fn call_tree(&self, basis: Basis) -> Option<&CallTree> {
         self.call_trees.iter().find(|tree| tree.basis == basis)

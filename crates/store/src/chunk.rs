@@ -147,6 +147,10 @@ pub(crate) const TARGET: usize = 256 << 10;
 /// Readers refuse more. `execve` limits a command to 6 MiB.
 const MAX: usize = 16 << 20;
 const HEADER: usize = 16;
+/// Chunks together unpack to so many times their bytes at most, and to [`UNPACKED`] bytes more. LZ4 can do 255 times, and each byte may become
+/// an item of a hundred. Writers leave what packs better as it is.
+const MAX_RATIO: u64 = 32;
+const UNPACKED: u64 = 8 << 20;
 
 /// Writes chunks.
 pub(crate) struct ChunkWriter<W> {
@@ -171,7 +175,8 @@ impl<W: Write> ChunkWriter<W> {
             ));
         }
         let packed = lz4_flex::block::compress(raw);
-        let is_packed = packed.len() < raw.len();
+        let is_packed =
+            packed.len() < raw.len() && raw.len() as u64 <= packed.len() as u64 * MAX_RATIO;
         let stored = if is_packed { &packed } else { raw };
         let mut header = [0; HEADER];
         header[0] = tag as u8;
@@ -199,6 +204,8 @@ pub(crate) struct Reader<R> {
     input: R,
     position: u64,
     number: u32,
+    /// Bytes of all chunks so far, unpacked.
+    unpacked: u64,
 }
 
 /// A chunk, checked and unpacked.
@@ -215,6 +222,7 @@ impl<R: Read> Reader<R> {
             input,
             position: 0,
             number: 0,
+            unpacked: 0,
         }
     }
 
@@ -268,6 +276,12 @@ impl<R: Read> Reader<R> {
                 self.number
             )));
         }
+        self.unpacked += raw_length as u64;
+        if self.unpacked > UNPACKED + self.position * MAX_RATIO {
+            return Err(corrupt(
+                "its chunks unpack to more than any profile does".into(),
+            ));
+        }
         let tag = Tag::ALL.into_iter().find(|t| *t as u8 == header[0]);
         let tag = tag.ok_or_else(|| {
             corrupt(format!(
@@ -285,5 +299,61 @@ impl<R: Read> Reader<R> {
         };
         self.number += 1;
         Ok(Chunk { tag, at, raw })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads chunks up to the first that is refused.
+    fn read(bytes: &[u8]) -> (usize, Option<DecodeError>) {
+        let mut reader = Reader::new(bytes);
+        let mut chunks = 0;
+        while reader.position() < bytes.len() as u64 {
+            if let Err(error) = reader.chunk() {
+                return (chunks, Some(error));
+            }
+            chunks += 1;
+        }
+        (chunks, None)
+    }
+
+    #[test]
+    fn chunks_that_unpack_to_too_much_are_refused() {
+        let raw = vec![0; 1 << 20];
+        let packed = lz4_flex::block::compress(&raw);
+        assert!(packed.len() * 200 < raw.len());
+        let mut bytes = Vec::new();
+        for number in 0..20 {
+            let mut header = [0; HEADER];
+            header[..2].copy_from_slice(&[Tag::Modules as u8, 1]);
+            header[4..8].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+            header[8..12].copy_from_slice(&(packed.len() as u32).to_le_bytes());
+            let crc = checksum(&header, number, &packed);
+            header[12..].copy_from_slice(&crc.to_le_bytes());
+            bytes.extend(header);
+            bytes.extend(&packed);
+        }
+        let (chunks, error) = read(&bytes);
+        assert!((8..20).contains(&chunks), "{chunks}");
+        let error = error.expect("too much").at(std::path::Path::new("p"));
+        assert!(error.to_string().contains("unpack to more"), "{error}");
+    }
+
+    #[test]
+    fn what_packs_well_comes_back() {
+        for raw in [
+            vec![0; 4 << 20],
+            (0..4 << 20).map(|i| (i % 64) as u8).collect(),
+        ] {
+            let mut bytes = Vec::new();
+            let mut writer = ChunkWriter::new(&mut bytes);
+            for _ in 0..10 {
+                writer.chunk(Tag::Counts, &raw).expect("memory");
+            }
+            let (chunks, error) = read(&bytes);
+            assert!(chunks == 10 && error.is_none(), "{chunks} {error:?}");
+        }
     }
 }

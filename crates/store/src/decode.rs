@@ -1,6 +1,6 @@
 //! From bytes to profiles. The inverse of `encode`, believing nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use trommel_profile::arguments::{Passed, REGISTERS};
@@ -8,8 +8,8 @@ use trommel_profile::call_tree::{Basis, Lost, NodeId};
 use trommel_profile::intervals::{Interval, Sequence};
 use trommel_profile::memory::{Level, Levels};
 use trommel_profile::queries::Windowed;
-use trommel_profile::{KindProfile, Profile, Scope};
-use trommel_tuple::{Kind, Place};
+use trommel_profile::{KindProfile, Module, Profile, Scope};
+use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
 use crate::error::DecodeError;
@@ -99,7 +99,7 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
     match tag {
         Tag::Head => *profile = Profile::get(cursor)?,
         Tag::Sum => set(&mut profile.sum, Field::get(cursor)?)?,
-        Tag::Modules => profile.modules.extend(Vec::get(cursor)?),
+        Tag::Modules => modules(cursor, profile)?,
         Tag::Codes => all(cursor, |cursor| {
             let number = usize::try_from(cursor.number()?).unwrap_or(usize::MAX);
             let module = profile.modules.get_mut(number);
@@ -197,6 +197,19 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
             n if n.checked_add(1) == Some(chunks.into()) => {}
             _ => return Err("chunks are missing"),
         },
+    }
+    Ok(())
+}
+
+/// Reads modules. Places refer to them by number, so each number is there once.
+fn modules(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let mut known: BTreeSet<ModuleId> = profile.modules.iter().map(|module| module.id).collect();
+    for _ in 0..cursor.number()? {
+        let module = Module::get(cursor)?;
+        if !known.insert(module.id) {
+            return Err("a module is there twice");
+        }
+        profile.modules.push(module);
     }
     Ok(())
 }

@@ -524,6 +524,13 @@ fn intervals() -> impl Strategy<Value = Intervals> {
     })
 }
 
+/// Modules in the order of their numbers, each there once.
+fn numbered(mut modules: Vec<Module>) -> Vec<Module> {
+    modules.sort_by_key(|module| module.id);
+    modules.dedup_by_key(|module| module.id);
+    modules
+}
+
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
     let module = (
@@ -569,7 +576,7 @@ fn profile() -> impl Strategy<Value = Profile> {
     (
         prop::collection::vec(blob(), 0..4),
         ".{0,20}",
-        prop::collection::vec(module, 0..5),
+        prop::collection::vec(module, 0..5).prop_map(numbered),
         prop::collection::btree_map(
             prop::sample::select(Kind::ALL.to_vec()),
             kind_profile(),
@@ -763,6 +770,15 @@ fn intervals_that_cannot_be_are_refused_in_words() {
         let error = decode(&bytes_of(&profile)).expect_err(words).to_string();
         assert!(error.contains(words), "{words}: {error}");
     }
+}
+
+/// Places refer to modules by number.
+#[test]
+fn a_module_that_is_there_twice_is_refused() {
+    let mut profile = example();
+    profile.modules.push(profile.modules[0].clone());
+    let error = decode(&bytes_of(&profile)).expect_err("twice").to_string();
+    assert!(error.contains("a module is there twice"), "{error}");
 }
 
 #[test]

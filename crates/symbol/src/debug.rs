@@ -3,18 +3,33 @@
 //! The debug information is in the file itself or in a separate one; what several such files share may be in
 //! yet another one (`dwz`). Opening costs time in proportion to all of it, so the caller states a limit first.
 
-use addr2line::gimli::{self, EndianSlice, LittleEndian, SectionId};
+use std::collections::HashSet;
+
+use addr2line::gimli::{self, AbbreviationsCacheStrategy, Reader, Section, SectionId};
 use addr2line::{Context, Frame, LookupResult};
 
 use crate::files::Files;
+use crate::meter::{Meter, Metered};
 use crate::object_file::ObjectFile;
 
 /// Nobody inlines deeper; a damaged tree may.
 const MAX_FRAMES: usize = 64;
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
-/// Debug information of one file.
-pub(crate) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+/// Attributes of one sort of entry at most: compilers write 20. An attribute without bytes costs time that no meter counts.
+const MOST_ATTRIBUTES: u32 = 512;
+
+/// Debug information of one file, with the meters of its sections.
+pub(crate) struct Dwarf<'a> {
+    pub(crate) sections: gimli::Dwarf<Metered<'a>>,
+    pub(crate) meters: Vec<&'a Meter>,
+}
+
+impl Dwarf<'_> {
+    /// Says whether the same bytes were to be read again and again, and reading ended before its end.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.meters.iter().any(|meter| meter.is_spent())
+    }
+}
 
 /// The sections that positions are derived from.
 const SECTIONS: [&str; 9] = [
@@ -47,7 +62,10 @@ pub(crate) struct Position {
 }
 
 /// The debug information of one module.
-pub(crate) struct Debug<'a>(Context<Slice<'a>>);
+pub(crate) struct Debug<'a> {
+    context: Context<Metered<'a>>,
+    meters: Vec<&'a Meter>,
+}
 
 /// The debug information in `file`, and what it has in common with others in `shared`; `None` when there is none that can be read.
 pub(crate) fn dwarf<'a>(
@@ -58,22 +76,88 @@ pub(crate) fn dwarf<'a>(
     if file.unpacked_size(".debug_info") == 0 {
         return None;
     }
-    let load = |file: &ObjectFile<'a>, id: SectionId| -> Slice<'a> {
-        let wanted = SECTIONS.contains(&id.name());
-        let bytes = if wanted {
-            file.unpacked(id.name(), files)
-        } else {
-            &[]
-        };
-        Slice::new(bytes, LittleEndian)
-    };
-    let mut dwarf = gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(load(file, id))).ok()?;
+    let mut meters = Vec::new();
+    let mut sections = load(file, files, &mut meters)?;
     if let Some(shared) = shared {
-        dwarf
-            .load_sup(|id| Ok::<_, gimli::Error>(load(shared, id)))
-            .ok()?;
+        sections.set_sup(load(shared, files, &mut meters)?);
     }
+    Some(Dwarf { sections, meters })
+}
+
+fn load<'a>(
+    file: &ObjectFile<'a>,
+    files: &'a Files,
+    meters: &mut Vec<&'a Meter>,
+) -> Option<gimli::Dwarf<Metered<'a>>> {
+    let there = SECTIONS.map(|name| (name, file.unpacked(name, files)));
+    let all = there.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let section = |id: SectionId| {
+        let wanted = there.iter().find(|(name, _)| *name == id.name());
+        let bytes = wanted.map_or(&[][..], |(_, bytes)| bytes);
+        let meter = files.meter(allowance(id, bytes.len() as u64, all));
+        meter.begin();
+        meters.push(meter);
+        Ok::<_, gimli::Error>(Metered::new(bytes, meter))
+    };
+    let mut dwarf = gimli::Dwarf::load(section).ok()?;
+    if !is_plain(&dwarf) {
+        meters.iter().for_each(|meter| meter.spend());
+        return Some(dwarf);
+    }
+    dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::All);
     Some(dwarf)
+}
+
+/// Numbers and bytes of texts that may be read from a section of `size` bytes, in debug information of `all` bytes.
+///
+/// Sound files are read a few times over: a function once with its unit and once by itself, names and directories by each that has them.
+fn allowance(id: SectionId, size: u64, all: u64) -> u64 {
+    const LITTLE: u64 = 1 << 20;
+    match id {
+        // Units of `dwz` share the header of a line program, but not the rows, of which each takes 24 bytes.
+        SectionId::DebugLine => LITTLE + (size * 16).min(size * 4 + 64 * LITTLE),
+        SectionId::DebugAbbrev | SectionId::DebugRanges | SectionId::DebugRngLists => {
+            LITTLE + size * 8
+        }
+        _ => 16 * LITTLE + (all * 64).min(all * 16 + 512 * LITTLE),
+    }
+}
+
+/// Says whether each table of abbreviations that a unit has can be read, with few attributes each.
+fn is_plain(dwarf: &gimli::Dwarf<Metered<'_>>) -> bool {
+    let mut known = HashSet::new();
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        let offset = header.debug_abbrev_offset();
+        if known.insert(offset) && has_many_attributes(dwarf, offset.0).unwrap_or(false) {
+            return false;
+        }
+    }
+    true
+}
+
+fn has_many_attributes(dwarf: &gimli::Dwarf<Metered<'_>>, offset: usize) -> gimli::Result<bool> {
+    let mut table = *dwarf.debug_abbrev.reader();
+    table.skip(offset)?;
+    while table.read_uleb128()? != 0 {
+        table.skip_leb128()?;
+        table.skip(1)?;
+        let mut attributes = 0;
+        loop {
+            let (name, form) = (table.read_uleb128()?, table.read_uleb128()?);
+            if (name, form) == (0, 0) {
+                break;
+            }
+            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                table.skip_leb128()?;
+            }
+            attributes += 1;
+            if attributes > MOST_ATTRIBUTES {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Instructions of one source line.
@@ -88,12 +172,24 @@ pub(crate) struct Row {
 impl<'a> Debug<'a> {
     /// An index of debug information; `None` when it cannot be read.
     pub(crate) fn open(dwarf: Dwarf<'a>) -> Option<Self> {
-        Context::from_dwarf(dwarf).ok().map(Self)
+        let Dwarf { sections, meters } = dwarf;
+        let context = Context::from_dwarf(sections).ok()?;
+        Some(Self { context, meters })
+    }
+
+    /// Says whether reading ended early, as [`Dwarf::is_spent`].
+    pub(crate) fn is_spent(&self) -> bool {
+        self.meters.iter().any(|meter| meter.is_spent())
+    }
+
+    fn begin(&self) -> &Context<Metered<'a>> {
+        self.meters.iter().for_each(|meter| meter.begin());
+        &self.context
     }
 
     /// The lines of the instructions in a range, in the order of their addresses.
     pub(crate) fn rows(&self, range: &std::ops::Range<u64>) -> Vec<Row> {
-        let Ok(found) = self.0.find_location_range(range.start, range.end) else {
+        let Ok(found) = self.begin().find_location_range(range.start, range.end) else {
             return Vec::new();
         };
         let row = |(start, length, location): (u64, u64, addr2line::Location<'_>)| {
@@ -109,7 +205,7 @@ impl<'a> Debug<'a> {
 
     /// The source file and line at `address`.
     pub(crate) fn line(&self, address: u64) -> Option<(&str, u32)> {
-        let location = self.0.find_location(address).ok()??;
+        let location = self.begin().find_location(address).ok()??;
         Some((location.file?, location.line.filter(|line| *line > 0)?))
     }
 
@@ -136,8 +232,8 @@ impl<'a> Debug<'a> {
     }
 
     /// Makes something of each frame at `address`, up to the first that cannot be read.
-    fn walk<T>(&self, address: u64, make: impl Fn(&Frame<'_, Slice<'a>>) -> T) -> Vec<T> {
-        let found = match self.0.find_frames(address) {
+    fn walk<T>(&self, address: u64, make: impl Fn(&Frame<'_, Metered<'a>>) -> T) -> Vec<T> {
+        let found = match self.begin().find_frames(address) {
             LookupResult::Output(found) => found,
             load @ LookupResult::Load { .. } => load.skip_all_loads(),
         };

@@ -140,10 +140,18 @@ impl Image {
 
     /// The checksum of all executable segments of the file, by their bytes and vaddrs; `None` where they cannot be read.
     ///
+    /// There is none where they have more than any code can have: calls reach 2 GiB. Segments of a hostile file may overlap, or be holes.
+    ///
     /// It tells builds apart that have no build id. A copy has the same one, and so has a file whose symbols were stripped: the header of the
     /// file is not in it, as it says where sections are.
     pub fn code_checksum(&self, file: &File) -> Option<u32> {
         const AT_ONCE: u64 = 1 << 20;
+        const MOST: u64 = 2 << 30;
+        let sizes = self.segments.iter().filter(|s| s.executable);
+        let size = sizes.fold(0_u64, |all, s| all.saturating_add(s.file_size));
+        if size > MOST {
+            return None;
+        }
         let mut sum = crc32fast::Hasher::new();
         let mut buffer = Vec::new();
         let code = self.segments.iter().filter(|s| s.executable);

@@ -19,6 +19,8 @@ use std::rc::Rc;
 
 use memmap2::Mmap;
 
+use crate::meter::Meter;
+
 /// Bytes that may be in memory because they were unpacked: the debug information of a browser has a fourth of this.
 const ROOM: u64 = 8 << 30;
 
@@ -27,6 +29,7 @@ const ROOM: u64 = 8 << 30;
 pub struct Files {
     first: OnceCell<Box<Node>>,
     room: Cell<u64>,
+    meters: Meters,
     /// By the address of the bytes, which stay where they are, and by type.
     known: RefCell<HashMap<(usize, TypeId), Rc<dyn Any>>>,
 }
@@ -36,6 +39,10 @@ impl Default for Files {
         Self::with_room(ROOM)
     }
 }
+
+/// Meters of what is read in the files.
+#[derive(Debug, Default)]
+struct Meters(OnceCell<Box<(Meter, Meters)>>);
 
 #[derive(Debug)]
 struct Node {
@@ -100,6 +107,7 @@ impl Files {
         Self {
             first: OnceCell::new(),
             room: Cell::new(room),
+            meters: Meters::default(),
             known: RefCell::default(),
         }
     }
@@ -118,6 +126,16 @@ impl Files {
         self.room
             .set(self.room.get().saturating_sub(bytes.len() as u64));
         self.push(Bytes::Owned(bytes), None)
+    }
+
+    /// Keeps a meter of so much.
+    pub(crate) fn meter(&self, left: u64) -> &Meter {
+        let mut last = &self.meters;
+        while let Some(meter) = last.0.get() {
+            last = &meter.1;
+        }
+        let meter = || Box::new((Meter::new(left), Meters::default()));
+        &last.0.get_or_init(meter).0
     }
 
     /// Maps the regular file at `path`. Pipes and devices are refused: they could block for ever.

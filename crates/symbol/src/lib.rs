@@ -56,6 +56,7 @@ mod kernel;
 pub mod launch;
 mod listing;
 mod mangled;
+mod meter;
 mod object_file;
 mod packed;
 mod plt;

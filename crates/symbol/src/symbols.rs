@@ -1,6 +1,6 @@
 //! Answers about places, for all modules of a profile.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,7 @@ pub struct Symbols<'a> {
     files: &'a Files,
     places: Rc<DebugPlaces>,
     debug_limit: u64,
+    complain: Option<fn(&str)>,
     modules: Vec<Source<'a>>,
     strings: HashMap<Box<str>, Rc<str>>,
     /// Names of inlined functions, by their names as they are in the file.
@@ -114,6 +115,7 @@ impl<'a> Symbols<'a> {
             files,
             places: Rc::default(),
             debug_limit: u64::MAX,
+            complain: None,
             modules: Vec::new(),
             strings: HashMap::new(),
             inlined: HashMap::new(),
@@ -133,6 +135,15 @@ impl<'a> Symbols<'a> {
     #[must_use]
     pub fn with_debug_limit(mut self, bytes: u64) -> Self {
         self.debug_limit = bytes;
+        self
+    }
+
+    /// Calls `complain` at the end with each of [`Self::missing_lines`].
+    #[must_use]
+    pub fn with_complaints(mut self, complain: fn(&str)) -> Self {
+        self.complain = Some(complain);
+        let all = self.modules.iter_mut();
+        all.for_each(|module| module.complain = Some(complain));
         self
     }
 
@@ -328,7 +339,9 @@ impl<'a> Symbols<'a> {
             let symbol = index.find(at).filter(|symbol| symbol.start == at)?;
             Some(symbol.name)
         };
-        Some(Sources::of(&dwarf, symbol)).filter(|sources| !sources.is_empty())
+        let sources = Sources::of(&dwarf.sections, symbol);
+        opened.note(dwarf.is_spent());
+        Some(sources).filter(|sources| !sources.is_empty())
     }
 
     /// Says whether debug information of a module is in files of their own, which are not read (`-gsplit-dwarf`).
@@ -336,7 +349,7 @@ impl<'a> Symbols<'a> {
         let source = self.modules.get(usize::from(module.0));
         let opened = source.and_then(|source| source.opened(self.files).as_ref().ok());
         let dwarf = opened.and_then(|opened| opened.dwarf(self.files));
-        dwarf.is_some_and(|dwarf| sources::is_split(&dwarf))
+        dwarf.is_some_and(|dwarf| sources::is_split(&dwarf.sections))
     }
 
     /// The vaddrs that a module occupies, as its program headers say.
@@ -391,12 +404,19 @@ impl<'a> Symbols<'a> {
         }
     }
 
+    /// Returns why lines and inlined functions of a module are missing that its debug information has; `None` when all is well.
+    pub fn missing_lines(&self, module: ModuleId) -> Option<String> {
+        let opened = self.modules.get(usize::from(module.0))?.opened.get()?;
+        opened.as_ref().ok()?.missing_lines()
+    }
+
     fn slot(&mut self, module: ModuleId) -> &mut Source<'a> {
         let number = usize::from(module.0);
         if self.modules.len() <= number {
-            let places = &self.places;
+            let (places, complain) = (&self.places, self.complain);
             self.modules.resize_with(number + 1, || Source {
                 places: Rc::clone(places),
+                complain,
                 ..Source::default()
             });
         }
@@ -465,6 +485,7 @@ struct Source<'a> {
     code: Option<u32>,
     image: Option<Vec<u8>>,
     places: Rc<DebugPlaces>,
+    complain: Option<fn(&str)>,
     opened: OnceCell<Result<Opened<'a>, String>>,
 }
 
@@ -525,17 +546,20 @@ impl<'a> Source<'a> {
                 ));
             }
         }
-        let path = self.path.clone();
-        Ok(Opened::new(file, path, Rc::clone(&self.places)))
+        Ok(self.named(file, self.path.clone()))
     }
 
     /// Only a debug file is there.
     fn debug_file(&self, separate: Separate<'a>) -> Opened<'a> {
-        let places = Rc::clone(&self.places);
-        Opened {
-            in_place: false,
-            ..Opened::new(separate.file, separate.path, places)
-        }
+        let mut opened = self.named(separate.file, separate.path);
+        opened.in_place = false;
+        opened
+    }
+
+    fn named(&self, file: ObjectFile<'a>, path: PathBuf) -> Opened<'a> {
+        let mut opened = Opened::new(file, path, Rc::clone(&self.places));
+        opened.complain = self.complain;
+        opened
     }
 }
 
@@ -550,6 +574,17 @@ struct Opened<'a> {
     mini: OnceCell<Option<ObjectFile<'a>>>,
     index: OnceCell<SymbolIndex<'a>>,
     debug: OnceCell<Option<Debug<'a>>>,
+    /// Debug information was not read to its end.
+    spent: Cell<bool>,
+    complain: Option<fn(&str)>,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        if let (Some(complain), Some(missing)) = (self.complain, self.missing_lines()) {
+            complain(&missing);
+        }
+    }
 }
 
 impl<'a> Opened<'a> {
@@ -563,6 +598,8 @@ impl<'a> Opened<'a> {
             mini: OnceCell::new(),
             index: OnceCell::new(),
             debug: OnceCell::new(),
+            spent: Cell::new(false),
+            complain: None,
         }
     }
 
@@ -592,10 +629,32 @@ impl<'a> Opened<'a> {
     fn debug(&self, files: &'a Files, limit: u64) -> Option<&Debug<'a>> {
         let open = || {
             let (file, _) = self.with_debug(files)?;
-            let dwarf = || self.dwarf(files).and_then(Debug::open);
-            (debug::size(file) <= limit).then(dwarf)?
+            if debug::size(file) > limit {
+                return None;
+            }
+            let dwarf = self.dwarf(files)?;
+            let meters = dwarf.meters.clone();
+            let debug = Debug::open(dwarf);
+            self.note(meters.iter().any(|meter| meter.is_spent()));
+            debug
         };
         self.debug.get_or_init(open).as_ref()
+    }
+
+    fn note(&self, spent: bool) {
+        self.spent.set(self.spent.get() || spent);
+    }
+
+    fn missing_lines(&self) -> Option<String> {
+        let debug = self.debug.get().and_then(Option::as_ref);
+        let spent = self.spent.get() || debug.is_some_and(Debug::is_spent);
+        spent.then(|| {
+            format!(
+                "{}: its debug information refers to the same bytes again and again, so lines and inlined functions are missing; \
+                 build or install it again",
+                self.path.display()
+            )
+        })
     }
 
     fn dwarf(&self, files: &'a Files) -> Option<Dwarf<'a>> {

@@ -191,3 +191,172 @@ fn a_size_that_overflows_is_left_out() {
     assert_eq!(sources.function_at(0x1000), Some(&b"within"[..]));
     assert_eq!(sources.function_at(0xffff_ffff_ffff_fff0), None);
 }
+
+/// Assembles debug information, and looks names up in it.
+fn looked_up(name: &str, sections: &str) -> Option<String> {
+    let dir = std::env::temp_dir().join(format!("trommel-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("temp dir");
+    let text = format!(".text\n.globl _start\n_start: .skip 0x4000, 0x90\nret\n{sections}");
+    std::fs::write(dir.join("p.s"), text).expect("source");
+    let mut build = Command::new("cc");
+    build
+        .args([
+            "-nostdlib",
+            "-static",
+            "-Wl,-Ttext=0x1000",
+            "p.s",
+            "-o",
+            "p",
+        ])
+        .current_dir(&dir);
+    assert!(build.status().expect("a C compiler").success());
+    let bytes = std::fs::read(dir.join("p")).expect("program");
+    let _ = std::fs::remove_dir_all(&dir);
+    let files = Files::new();
+    let module = Module {
+        id: ModuleId(1),
+        path: b"/nowhere".to_vec(),
+        ..Module::default()
+    };
+    let mut symbols = Symbols::new(&files, &[module]);
+    symbols.set_image(ModuleId(1), bytes);
+    for vaddr in (0x1000..0x5000).step_by(64) {
+        let place = Place::new(ModuleId(1), Vaddr(vaddr));
+        let _ = symbols.locate(place);
+        let _ = symbols.line(place);
+    }
+    let _ = symbols.sources(ModuleId(1));
+    let function = symbols.locate(Place::new(ModuleId(1), Vaddr(0x1000)));
+    assert_eq!(function.function.as_deref(), Some("_start"), "{name}");
+    symbols.missing_lines(ModuleId(1))
+}
+
+/// A unit of DWARF 4 with this content, so many times over.
+fn units(times: u32, content: &str) -> String {
+    format!(
+        ".section .debug_info,\"\",@progbits\n.rept {times}\n.long 2f - 1f\n1: .short 4\n.long 0\n.byte 8\n{content}\n2:\n.endr\n"
+    )
+}
+
+/// Kilobytes that would become gigabytes, or a recursion without end.
+#[test]
+fn what_refers_to_the_same_bytes_again_and_again_is_not_read() {
+    let shared_lines = "
+        .section .debug_abbrev,\"\",@progbits
+        .byte 1, 0x11, 0, 0x11, 1, 0x12, 6, 0x10, 0x17, 0, 0, 0
+        .section .debug_line,\"\",@progbits
+        .long 2f - 1f
+        1: .short 4
+        .long 4f - 3f
+        3: .byte 1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 0
+        .asciz \"f.c\"
+        .byte 0, 0, 0, 0
+        4: .byte 0, 9, 2
+        .quad 0x1000
+        .fill 300000, 1, 0x20
+        .byte 0, 1, 1
+        2:
+    ";
+    let lined = units(2000, ".byte 1\n.quad 0x1000\n.long 0x4000, 0");
+    let shared_ranges = "
+        .section .debug_abbrev,\"\",@progbits
+        .byte 1, 0x11, 0, 0x11, 1, 0x55, 0x17, 0, 0, 0
+        .section .debug_ranges,\"\",@progbits
+        .rept 20000
+        .quad 0x1000, 0x1004
+        .endr
+        .quad 0, 0
+    ";
+    let ranged = units(5000, ".byte 1\n.quad 0\n.long 0");
+    let many_attributes = "
+        .section .debug_abbrev,\"\",@progbits
+        .byte 1, 0x11, 1
+        .fill 200000, 1, 0x19
+        .byte 0, 0, 0
+    ";
+    let empty = units(1, ".fill 200000, 1, 1\n.byte 0");
+    let overlapping = "
+        .section .debug_abbrev,\"\",@progbits
+        .rept 60000
+        .byte 1, 0x11, 0, 0x25, 0x08, 0, 0
+        .endr
+        .byte 0
+        .section .debug_info,\"\",@progbits
+        .set table, 0
+        .rept 3000
+        .long 12
+        .short 4
+        .long table
+        .byte 8, 1, 0, 0, 0, 0
+        .set table, table + 7
+        .endr
+    ";
+    let nested = "
+        .section .debug_abbrev,\"\",@progbits
+        .byte 1, 0x11, 1, 0x11, 1, 0x12, 6, 0, 0
+        .byte 2, 0x2e, 1, 0x11, 1, 0x12, 6, 3, 8, 0, 0
+        .byte 3, 0x1d, 1, 0x11, 1, 0x12, 6, 0, 0, 0
+    ";
+    let inlined = ".byte 1\n.quad 0x1000\n.long 0x4000\n.byte 2\n.quad 0x1000\n.long 0x4000\n.asciz \"_start\"\n\
+                   .rept 100000\n.byte 3\n.quad 0x1000\n.long 0x4000\n.endr";
+    for (name, sections) in [
+        ("lines", lined + shared_lines),
+        ("ranges", ranged + shared_ranges),
+        ("attributes", empty + many_attributes),
+        ("abbreviations", overlapping.to_owned()),
+        ("nested", units(1, inlined) + nested),
+    ] {
+        let missing = looked_up(name, &sections);
+        let missing = missing.unwrap_or_else(|| panic!("{name}: nothing is said"));
+        assert!(missing.contains("again and again"), "{name}: {missing}");
+    }
+}
+
+/// Sound debug information is read to its end, also all of a large program.
+#[test]
+fn the_bounds_are_above_what_compilers_write() {
+    let own = std::env::current_exe().expect("own path");
+    let files = Files::new();
+    let module = Module {
+        id: ModuleId(1),
+        path: own.into_os_string().into_encoded_bytes(),
+        ..Module::default()
+    };
+    let mut symbols = Symbols::new(&files, &[module]);
+    let functions = symbols.functions(ModuleId(1));
+    assert!(functions.len() > 1000);
+    let mut with_line = 0;
+    for function in functions {
+        let place = Place::new(ModuleId(1), Vaddr(function.range.start));
+        with_line += u32::from(symbols.locate(place).line.is_some());
+    }
+    assert!(with_line > 1000, "{with_line}");
+    assert!(symbols.sources(ModuleId(1)).is_some());
+    assert_eq!(symbols.missing_lines(ModuleId(1)), None);
+}
+
+/// Code of terabytes, of which the file has nothing, is not added up.
+#[test]
+fn code_that_cannot_be_has_no_checksum() {
+    let path = std::env::temp_dir().join(format!("trommel-sparse-{}", std::process::id()));
+    for (segments, size) in [(1, 1_u64 << 40), (1000, 1 << 30)] {
+        let mut bytes = program()[..64].to_vec();
+        bytes[32..40].copy_from_slice(&64_u64.to_le_bytes());
+        bytes[54..58].copy_from_slice(&[56, 0, segments as u8, (segments >> 8) as u8]);
+        for _ in 0..segments {
+            // To be loaded, and executable.
+            bytes.extend(1_u32.to_le_bytes());
+            bytes.extend(5_u32.to_le_bytes());
+            for word in [0, 0, 0, size, size, 4096] {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        std::fs::write(&path, &bytes).expect("file");
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        file.and_then(|file| file.set_len(size + 4096))
+            .expect("a file with a hole");
+        assert!(elf::inspect(&path).is_ok());
+        assert_eq!(elf::code_checksum(&path), None);
+    }
+    std::fs::remove_file(&path).expect("removed");
+}

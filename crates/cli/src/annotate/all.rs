@@ -115,7 +115,7 @@ fn known(view: &mut View<'_>, wanted: &[ModuleId]) -> (Vec<(FunctionMatch, Known
                 all.extend(there.filter(|(_, known)| !known.body.lines().is_empty()));
             }
             Err(why) => {
-                let of = view.profile.modules.iter().find(|m| m.id == module);
+                let of = view.profile.module(module);
                 let name = of.map_or_else(String::new, find::file_name);
                 left_out.push(LeftOut {
                     module,

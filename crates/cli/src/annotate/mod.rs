@@ -130,7 +130,7 @@ fn nothing(profile: &Profile, file: &Path, found: &FunctionMatch) -> String {
 
 fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result<Annotated<'p>> {
     let profile = view.profile;
-    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = profile.module(found.module);
     let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;
     let code = (view.symbols().code(found.module)).map_err(|why| no_code(&found, module, &why))?;
     let known = Known::of(view, found.module, &code, std::slice::from_ref(&found));
@@ -154,7 +154,7 @@ fn annotated_as<'p>(
     top: usize,
 ) -> Result<Annotated<'p>> {
     let profile = view.profile;
-    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = profile.module(found.module);
     let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;
     let body = &known.body;
     let executed = known.executed();

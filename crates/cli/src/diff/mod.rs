@@ -165,7 +165,7 @@ fn side(path: &Path, files: &Files, args: &DiffArgs) -> Result<Side> {
 }
 
 fn key(profile: &Profile, function: &trommel_code::Function) -> Key {
-    let module = profile.modules.iter().find(|m| m.id == function.module);
+    let module = profile.module(function.module);
     let name = match (&function.name[..], function.start()) {
         (b"", Some(start)) => {
             let build: &[u8] = module.map_or(&[], |m: &Module| &m.build_id);

@@ -91,7 +91,7 @@ pub(super) fn write(
         LEAST_SHARE * whole.times
     };
     let own = |row: &&Row| {
-        let module = view.profile.modules.iter().find(|m| m.id == row.module);
+        let module = view.profile.module(row.module);
         !row.folded && module.is_none_or(is_program)
     };
     let (own, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(own);

@@ -44,7 +44,7 @@ pub(crate) struct Function {
 
 /// Returns true if a module is of the kernel's: its own name or that of a loaded one, in brackets.
 fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
-    let found = profile.modules.iter().find(|m| m.id == module);
+    let found = profile.module(module);
     let path = found.map_or(&b""[..], |module| &module.path);
     let machine = profile.samples.as_ref().and_then(|s| s.machine.as_ref());
     let mut functions = machine.iter().flat_map(|machine| &machine.functions);

@@ -20,13 +20,12 @@ mod reader;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use addr2line::gimli::{self, Dwarf, EndianSlice, LittleEndian, Unit};
+use addr2line::gimli::{self, Dwarf, Unit};
 
 use crate::demangle::demangle;
+use crate::meter::Metered;
 
-use reader::{Reader, number};
-
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
+use reader::{Reader, Units, number};
 
 /// A position in one function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -81,7 +80,7 @@ pub struct Sources {
 }
 
 /// Says whether a unit of the debug information is in a file of its own (`.dwo`).
-pub(crate) fn is_split(dwarf: &Dwarf<Slice<'_>>) -> bool {
+pub(crate) fn is_split(dwarf: &Dwarf<Metered<'_>>) -> bool {
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         if dwarf
@@ -96,23 +95,21 @@ pub(crate) fn is_split(dwarf: &Dwarf<Slice<'_>>) -> bool {
 
 impl Sources {
     /// Those of a module, with the symbol that begins at an address.
-    pub(crate) fn of(dwarf: &Dwarf<Slice<'_>>, symbol: impl Fn(u64) -> Option<Vec<u8>>) -> Self {
+    pub(crate) fn of(dwarf: &Dwarf<Metered<'_>>, symbol: impl Fn(u64) -> Option<Vec<u8>>) -> Self {
         let mut all = Self::default();
         let mut known = HashMap::new();
-        let mut units = dwarf.units();
-        while let Ok(Some(header)) = units.next() {
-            let Ok(unit) = dwarf.unit(header) else {
-                continue;
-            };
+        let units = Units::of(dwarf);
+        for unit in units.iter() {
             let mut reader = Reader {
                 dwarf,
-                unit: &unit,
+                units: &units,
+                unit,
                 names: &mut all.names,
                 known: &mut known,
             };
             // What is malformed ends the unit; what was read of it stays.
             let _ = reader.functions(&mut all.functions);
-            let _ = rows(&unit, &mut all.rows);
+            let _ = rows(unit, &mut all.rows);
         }
         all.name_by_symbols(symbol, &mut known);
         for (number, function) in all.functions.iter().enumerate() {
@@ -218,7 +215,7 @@ impl Sources {
 }
 
 /// The rows of a unit's line program.
-fn rows(unit: &Unit<Slice<'_>>, out: &mut Vec<Row>) -> gimli::Result<()> {
+fn rows(unit: &Unit<Metered<'_>>, out: &mut Vec<Row>) -> gimli::Result<()> {
     let Some(program) = unit.line_program.clone() else {
         return Ok(());
     };

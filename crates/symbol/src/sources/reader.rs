@@ -6,18 +6,46 @@ use addr2line::gimli::{
     self, AttributeValue, DebuggingInformationEntry, DwAt, Dwarf, Unit, UnitOffset, constants as dw,
 };
 
-use super::{Scope, Slice};
+use super::Scope;
+use crate::meter::Metered;
 
-type Entry<'u, 'a> = DebuggingInformationEntry<'u, 'u, Slice<'a>>;
+type Entry<'u, 'a> = DebuggingInformationEntry<'u, 'u, Metered<'a>>;
 /// Inlined calls in each other, at most.
 const MOST_DEEP: usize = 64;
 /// Origins of an entry in a row, at most.
 const MOST_ORIGINS: usize = 8;
 
+/// The units of a module, in order.
+pub(super) struct Units<'a>(Vec<Unit<Metered<'a>>>);
+
+impl<'a> Units<'a> {
+    pub(super) fn of(dwarf: &Dwarf<Metered<'a>>) -> Self {
+        let mut all = Vec::new();
+        let mut units = dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            all.extend(dwarf.unit(header));
+        }
+        Self(all)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Unit<Metered<'a>>> {
+        self.0.iter()
+    }
+
+    /// The unit that holds an entry, and where in it.
+    fn holding(&self, offset: gimli::DebugInfoOffset) -> Option<(&Unit<Metered<'a>>, UnitOffset)> {
+        let begins = |unit: &Unit<_>| unit.header.offset().as_debug_info_offset();
+        let after = self.0.partition_point(|unit| begins(unit) <= Some(offset));
+        let unit = self.0[..after].last()?;
+        Some((unit, offset.to_unit_offset(&unit.header)?))
+    }
+}
+
 /// Reads the entries of one unit.
 pub(super) struct Reader<'r, 'a> {
-    pub(super) dwarf: &'r Dwarf<Slice<'a>>,
-    pub(super) unit: &'r Unit<Slice<'a>>,
+    pub(super) dwarf: &'r Dwarf<Metered<'a>>,
+    pub(super) units: &'r Units<'a>,
+    pub(super) unit: &'r Unit<Metered<'a>>,
     pub(super) names: &'r mut Vec<Vec<u8>>,
     pub(super) known: &'r mut HashMap<Vec<u8>, u32>,
 }
@@ -111,12 +139,13 @@ impl<'a> Reader<'_, 'a> {
                     }
                 }
                 Reference::Elsewhere(offset) => {
-                    if let Some((unit, offset)) = self.unit_of(offset)
+                    if let Some((unit, offset)) = self.units.holding(offset)
                         && let Ok(entry) = unit.entry(offset)
                     {
                         let other = Reader {
                             dwarf: self.dwarf,
-                            unit: &unit,
+                            units: self.units,
+                            unit,
                             names: &mut Vec::new(),
                             known: &mut HashMap::new(),
                         };
@@ -130,16 +159,6 @@ impl<'a> Reader<'_, 'a> {
             }
         }
         facts
-    }
-
-    fn unit_of(&self, offset: gimli::DebugInfoOffset) -> Option<(Unit<Slice<'a>>, UnitOffset)> {
-        let mut units = self.dwarf.units();
-        while let Ok(Some(header)) = units.next() {
-            if let Some(inside) = offset.to_unit_offset(&header) {
-                return Some((self.dwarf.unit(header).ok()?, inside));
-            }
-        }
-        None
     }
 
     fn attributes(&self, entry: &Entry<'_, 'a>, facts: &mut Facts) -> Option<Reference> {
