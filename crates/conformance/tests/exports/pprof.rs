@@ -15,6 +15,10 @@ use trommel_conformance::wait;
 use super::{Test, run, text, tool};
 
 pub(super) const ALL: &[(&str, Test)] = &[
+    (
+        "pprof: a position-independent program is disassembled",
+        disassembled,
+    ),
     ("pprof: labels tell processes and kinds apart", labels),
     ("pprof: its pages show functions, and take labels", pages),
 ];
@@ -244,4 +248,30 @@ fn pages() -> Result<(), String> {
         page if !page.contains("only_child") && page.contains("main") => Ok(()),
         page => Err(format!("calls: {page}")),
     }
+}
+
+/// The instructions of a function have its sum, and no other module's.
+fn disassembled() -> Result<(), String> {
+    let Some(go) = tool(&["go"], "pprof") else {
+        return Ok(());
+    };
+    for flag in ["-pie", "-no-pie"] {
+        let recorded = Recorded::new("gcc", &["-O1", "-g", flag])?;
+        let file = text(&recorded.export("pprof", &[])?);
+        let dir = recorded.scratch.dir();
+        let ask = |what: &str| run(&go, &["tool", "pprof", what, &file], dir);
+        let cost = |printed: &str| {
+            let mut lines = printed.lines();
+            lines.find(|line| line.starts_with("ROUTINE ==") && line.contains("= mix"))?;
+            let line = lines.find(|line| line.contains("(flat, cum)"))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let (code, lines) = (ask("-disasm=mix")?, ask("-list=mix")?);
+        let (by_code, by_line) = (cost(&code).unwrap_or(0), cost(&lines).unwrap_or(1));
+        // pprof leaves out an instruction that is a function's last byte: a return.
+        if by_code > by_line || by_code * 100 < by_line * 98 {
+            return Err(format!("{flag}: {code}\n{lines}"));
+        }
+    }
+    Ok(())
 }

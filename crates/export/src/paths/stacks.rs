@@ -134,7 +134,6 @@ impl Places {
         if let Some(known) = self.known.get(&at) {
             return *known;
         }
-        let module = paths.profile.modules.iter().find(|m| m.id == at.module());
         let mapping = self.mapping(builder, paths, at.module());
         let basis = paths.tree.basis;
         let frames = self.names.frames(symbols, at, basis);
@@ -149,11 +148,7 @@ impl Places {
                 line: line.unwrap_or(0).into(),
             })
             .collect();
-        let bias = module
-            .and_then(|m| m.loaded)
-            .map_or(0, |loaded| loaded.bias);
-        let address = at.vaddr().0.wrapping_add(bias);
-        let number = builder.location(mapping, address, &lines);
+        let number = builder.location(mapping, at.vaddr().0, &lines);
         self.known.insert(at, number);
         number
     }

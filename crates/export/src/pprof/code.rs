@@ -80,13 +80,11 @@ impl Format for Pprof {
             builder.mapping(input.module(module), &path, mapping);
             let lines = Lines::of(input.symbols, &flow);
             let shares = processes.of(module);
-            let loaded = input.module(module).and_then(|m| m.loaded);
             let mut samples = Samples {
                 builder: &mut builder,
                 input,
                 module,
                 mapping,
-                bias: loaded.map_or(0, |loaded| loaded.bias),
                 names: HashMap::new(),
                 lines,
             };
@@ -210,8 +208,6 @@ struct Samples<'b, 'o, 'i, 'a, 'f> {
     input: &'i mut Input<'a, 'f>,
     module: ModuleId,
     mapping: u64,
-    /// Distance of run-time addresses.
-    bias: u64,
     /// Names of functions by the numbers of their spans.
     names: HashMap<Option<usize>, Rc<str>>,
     lines: Lines,
@@ -284,19 +280,18 @@ impl Samples<'_, '_, '_, '_, '_> {
     /// The location of an instruction, with the functions inlined there. Of code without lines, nothing is known to be inlined.
     fn location(&mut self, at: u64) -> u64 {
         let outer = self.function(at);
-        let address = at.wrapping_add(self.bias);
         if self.lines.is_empty() {
             let line = Line {
                 function: &outer,
                 file: "",
                 line: 0,
             };
-            return self.builder.location(self.mapping, address, &[line]);
+            return self.builder.location(self.mapping, at, &[line]);
         }
         let place = Place::new(self.module, Vaddr(at));
         let found = self.input.symbols.locate(place);
         let lines = frames(&found, &outer);
-        self.builder.location(self.mapping, address, &lines)
+        self.builder.location(self.mapping, at, &lines)
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Builder<'o> {
     /// By the numbers of their names and files.
     functions: HashMap<(u64, u64), u64>,
     locations: u64,
+    /// Distances of addresses from vaddrs, by mapping.
+    biases: HashMap<u64, u64>,
     /// Messages within others, whose memory is used again.
     inner: [Message; 2],
 }
@@ -99,6 +101,7 @@ impl<'o> Builder<'o> {
             table: Vec::new(),
             functions: HashMap::new(),
             locations: 0,
+            biases: HashMap::new(),
             inner: Default::default(),
         };
         builder.text("");
@@ -139,13 +142,14 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Adds a module by the number that locations refer to.
+    /// Adds a module by the number that locations refer to. The first one is the program.
     pub(crate) fn mapping(&mut self, module: Option<&Module>, path: &str, number: u64) {
         let mut message = Message::default();
-        let loaded = module.and_then(|m| m.loaded);
+        let space = Space::of(module, path, number);
+        self.biases.insert(number, space.bias);
         message.number(1, number);
-        message.number(2, loaded.map_or(0, |l| l.start));
-        message.number(3, loaded.map_or(u64::MAX >> 1, |l| l.end));
+        message.number(2, space.start);
+        message.number(3, space.end);
         message.number(5, self.text(path));
         let id = module.map_or(&[][..], |m| &m.build_id);
         let id: String = id.iter().map(|b| format!("{b:02x}")).collect();
@@ -171,9 +175,11 @@ impl<'o> Builder<'o> {
         number
     }
 
-    /// Adds a run-time address with its functions, innermost first; returns its number.
-    pub(crate) fn location(&mut self, mapping: u64, address: u64, lines: &[Line<'_>]) -> u64 {
+    /// Adds a vaddr of a module with its functions, innermost first; returns its number.
+    pub(crate) fn location(&mut self, mapping: u64, vaddr: u64, lines: &[Line<'_>]) -> u64 {
         self.locations += 1;
+        let bias = self.biases.get(&mapping).copied().unwrap_or(0);
+        let address = vaddr.wrapping_add(bias);
         let [mut message, mut of_line] = std::mem::take(&mut self.inner);
         message.0.clear();
         message.number(1, self.locations);
@@ -240,6 +246,40 @@ impl<'o> Builder<'o> {
         match self.failed {
             Some(error) => Err(error.into()),
             None => Ok(self.packed.finish().map(drop)?),
+        }
+    }
+}
+
+/// The addresses of a module.
+///
+/// `go tool pprof` looks addresses up in a file as they are, so those of the program are the file's own: it can disassemble a position-independent
+/// one. Readers tell files apart by address, so all others are where they were in memory, or somewhere by themselves where that is not known.
+struct Space {
+    start: u64,
+    end: u64,
+    bias: u64,
+}
+
+impl Space {
+    fn of(module: Option<&Module>, path: &str, number: u64) -> Self {
+        const ROOM: u32 = 40;
+        let whole = Self {
+            start: 0,
+            end: u64::MAX,
+            bias: 0,
+        };
+        match module.and_then(|module| module.loaded) {
+            _ if number == 1 || !path.starts_with('/') => whole,
+            Some(loaded) => Self {
+                start: loaded.start,
+                end: loaded.end,
+                bias: loaded.bias,
+            },
+            None => Self {
+                start: number << ROOM,
+                end: (number + 1) << ROOM,
+                bias: number << ROOM,
+            },
         }
     }
 }
