@@ -56,7 +56,7 @@ impl FunctionMatch {
         }
     }
 
-    /// Branches and calls that lead into it: a function without any of its own has no other events.
+    /// Branches, calls and signals that lead into it: a function without any of its own has no other events.
     fn arrivals(&self, profile: &Profile) -> u64 {
         let kinds = [Kind::Edge, Kind::Call].into_iter();
         let data = kinds.filter_map(|kind| profile.kinds.get(&kind));
@@ -66,7 +66,11 @@ impl FunctionMatch {
             let inside = |range: &Range<u64>| range.contains(&to.vaddr().0);
             to.module() == self.module && self.ranges.iter().any(inside)
         });
-        here.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+        let sum = here.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+        let by_signal = profile
+            .deliveries
+            .get(&Place::new(self.module, Vaddr(self.entry())));
+        by_signal.map_or(sum, |count| count.saturating_add(sum))
     }
 }
 

@@ -104,6 +104,7 @@ fn profile() -> Profile {
         intervals: None,
         scope: Default::default(),
         after_calls: None,
+        deliveries: Default::default(),
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

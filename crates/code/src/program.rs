@@ -242,6 +242,12 @@ impl ModuleCode {
                 }
             }
         }
+        for (&at, &count) in &transfers.delivered {
+            let span = self.span_of(at);
+            if span.is_some_and(|n| self.spans.all()[n].range.start == at) {
+                add(at, None, Some(count));
+            }
+        }
         for (span, function) in found {
             if function.executed.times > 0.0 || function.calls.times > 0.0 {
                 self.function_of.insert(span, all.len());

@@ -107,7 +107,8 @@ impl Reached {
         ends: &dyn Fn(u64) -> bool,
     ) -> Self {
         let mut reached = Self::default();
-        reached.from(code, ends, transfers.into.keys().copied().collect());
+        let targets = transfers.into.keys().chain(transfers.delivered.keys());
+        reached.from(code, ends, targets.copied().collect());
         let sites = transfers.control.keys().chain(transfers.others.keys());
         let mut sites: Vec<u64> = sites.copied().collect();
         sites.sort_unstable();

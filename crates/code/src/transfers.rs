@@ -39,6 +39,8 @@ pub struct Transfers {
     pub called: HashMap<u64, Vec<(Place, u64)>>,
     /// Executions of instructions after calls, where these are known.
     pub after_calls: Option<BTreeMap<u64, Count>>,
+    /// Times that the kernel led to instructions, for signals.
+    pub delivered: BTreeMap<u64, Count>,
     /// True if all counts are exact.
     pub exact: bool,
 }
@@ -90,6 +92,10 @@ impl Transfers {
                 }
             }
         }
+        for (&at, &times) in &profile.deliveries {
+            let delivered = &mut all.entry(at.module()).or_default().delivered;
+            delivered.insert(at.vaddr().0, Count::of_exact(Exact::from(times), None));
+        }
         let exact = confidence.basis() == Basis::Exact;
         for (module, transfers) in &mut all {
             transfers.exact = exact;
@@ -98,10 +104,12 @@ impl Transfers {
         Some(all)
     }
 
-    /// Returns how often recorded transfers led to an instruction.
+    /// Returns how often recorded transfers led to an instruction, and signals.
     pub(crate) fn arrivals(&self, at: u64) -> Count {
         let arrivals = self.into.get(&at).into_iter().flatten();
-        arrivals.fold(Count::of_events(0.0, None), |sum, a| sum.plus(a.count))
+        let delivered = self.delivered.get(&at).copied();
+        let first = delivered.unwrap_or(Count::of_events(0.0, None));
+        arrivals.fold(first, |sum, a| sum.plus(a.count))
     }
 }
 

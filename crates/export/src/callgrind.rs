@@ -289,9 +289,19 @@ impl<'p> Functions<'p> {
         for (&stub, &(to, _)) in late {
             *calls.entry((stub, to)).or_default() += 1;
         }
+        let mut signals: BTreeMap<Node, u64> = BTreeMap::new();
+        for part in parts {
+            for &(at, count) in &part.flow.delivered {
+                let at = Place::new(part.flow.module, trommel_tuple::Vaddr(at));
+                if let Some(to) = self.node(at) {
+                    *signals.entry(to).or_default() += count;
+                }
+            }
+        }
         Graph {
             own: self.all.iter().map(own).collect(),
             calls,
+            signals,
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Graph {
     pub(crate) own: Vec<Exact>,
     /// Calls from one to another.
     pub(crate) calls: BTreeMap<(Node, Node), u64>,
+    /// Times that signals entered functions. What is executed then is no caller's.
+    pub(crate) signals: BTreeMap<Node, u64>,
 }
 
 /// Instructions of functions with what they called.
@@ -33,7 +35,7 @@ pub(crate) struct Inclusive {
     /// By node: of its cycle, for those in one.
     whole: Vec<Exact>,
     component: Vec<usize>,
-    /// Calls into each component from outside.
+    /// Calls into each component from outside, and signals.
     calls: Vec<u64>,
 }
 
@@ -52,6 +54,9 @@ impl Inclusive {
             if component[from] != component[to] {
                 calls[component[to]] = calls[component[to]].saturating_add(count);
             }
+        }
+        for (&to, &count) in &graph.signals {
+            calls[component[to]] = calls[component[to]].saturating_add(count);
         }
         let mut members: Vec<Vec<Node>> = vec![Vec::new(); number];
         for node in 0..nodes {
@@ -157,11 +162,13 @@ mod tests {
                 ((3, 2), 8),
             ]
             .into(),
+            signals: [(1, 1)].into(),
         };
         let inclusive = Inclusive::of(&graph);
         assert_eq!(inclusive.of_calls(0, 2, 1), Exact::new(10.0));
         assert_eq!(inclusive.of_calls(1, 2, 3), Exact::new(30.0));
-        assert_eq!(inclusive.of_calls(0, 1, 3), Exact::new(50.0));
+        // A quarter is a signal's.
+        assert_eq!(inclusive.of_calls(0, 1, 3), Exact::new(37.5));
         assert_eq!(inclusive.of_calls(2, 3, 9), Exact::default());
     }
 
@@ -171,6 +178,7 @@ mod tests {
         let graph = Graph {
             own: vec![Exact::new(1.0); nodes],
             calls: (1..nodes).map(|n| ((n - 1, n), 1)).collect(),
+            signals: BTreeMap::new(),
         };
         let whole = Inclusive::of(&graph).of_calls(0, 1, 1).whole();
         assert_eq!(whole, nodes as u64 - 1);

@@ -96,6 +96,8 @@ pub struct ModuleFlow {
     pub lines: Vec<Straight>,
     /// Transfers that begin or end in the module.
     pub transfers: Vec<Transfer>,
+    /// Times that the kernel led control to an instruction for a signal, by vaddr.
+    pub delivered: Vec<(u64, u64)>,
 }
 
 impl ModuleFlow {
@@ -133,6 +135,9 @@ impl ModuleFlow {
             module,
             lines: blocks.iter().filter_map(straight).collect(),
             transfers: found.0,
+            delivered: (code.blocks.transfers.delivered.iter())
+                .map(|(at, count)| (*at, count.whole()))
+                .collect(),
         })
     }
 

@@ -101,6 +101,11 @@ impl Merged {
         let renumbered = self.modules(&other.modules);
         let rare = self.rare(&mut other, &renumbered);
         self.after_calls(&mut other, &renumbered);
+        for (place, count) in std::mem::take(&mut other.deliveries) {
+            let sum = self.profile.deliveries.entry(renumbered.place(place));
+            let sum = sum.or_default();
+            *sum = sum.saturating_add(count);
+        }
         for (kind, data) in std::mem::take(&mut other.kinds) {
             self.kind(kind, data, &renumbered);
         }
@@ -399,6 +404,7 @@ impl Merged {
             intervals,
             scope,
             after_calls,
+            deliveries,
         } = self.profile;
         ordered.add(Profile {
             modules,
@@ -413,6 +419,7 @@ impl Merged {
             simulated,
             intervals,
             after_calls,
+            deliveries,
             ..Profile::default()
         });
         Profile {

@@ -56,6 +56,9 @@ pub struct Profile {
     /// Executions of the instructions after calls, where all of them are known: an instruction that is missing was not executed.
     /// Not of code in no file. How often calls came back follows from that.
     pub after_calls: Option<BTreeMap<Place, u64>>,
+    /// Times that the kernel led control to an instruction for a signal: the first one of a handler, or that by which one
+    /// returns. Empty where these are not counted.
+    pub deliveries: BTreeMap<Place, u64>,
 }
 
 /// Part of a run that was to be observed. Where observation ended early, [`Run::detach`] has the reasons.

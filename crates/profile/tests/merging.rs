@@ -94,6 +94,7 @@ prop_compose! {
             all.insert(kind, data);
         }
         let calls = &all[&Kind::Call].counts;
+        let deliveries = calls.keys().map(|call| (*call, call.vaddr().0 + 2)).collect();
         let after_calls = calls.keys().map(|call| (*call, call.vaddr().0 + 1)).collect();
         for ((path, vaddr, counts, (samples, unit, probability)), call, register) in given {
             let target = Place::new(id(path), Vaddr(vaddr));
@@ -117,6 +118,7 @@ prop_compose! {
             run,
             windows: Some(windows),
             after_calls: knows.then_some(after_calls),
+            deliveries,
             call_trees: vec![tree],
             ..Profile::default()
         }
@@ -139,6 +141,7 @@ struct Said {
     arguments: BTreeMap<Register, Vec<(u64, u64)>>,
     paths: BTreeMap<Vec<Named>, Weight>,
     after_calls: Option<BTreeMap<Named, u64>>,
+    deliveries: BTreeMap<Named, u64>,
 }
 
 /// A function, a call of it or all, and a register.
@@ -213,6 +216,9 @@ fn said(profile: &Profile) -> Said {
         after_calls: (profile.after_calls.as_ref())
             .filter(|_| !profile.kinds[&Kind::Call].counts.is_empty())
             .map(|all| all.iter().map(|(at, count)| (named(*at), *count)).collect()),
+        deliveries: (profile.deliveries.iter())
+            .map(|(at, count)| (named(*at), *count))
+            .collect(),
     }
 }
 

@@ -107,6 +107,12 @@ pub enum Event {
         /// The instruction.
         pc: TargetPc,
     },
+    /// The kernel has led control here: to the handler of a signal, or back from one by way of this instruction. It is no event of
+    /// the program's.
+    Delivered {
+        /// The instruction.
+        pc: TargetPc,
+    },
     /// A return to a caller.
     Return {
         /// The return.
@@ -196,6 +202,8 @@ const TAG_RESUME: u64 = 14;
 const TAG_AFTER_CALL: u64 = 15;
 /// Flag with [`TAG_BEGIN`]: no path begins.
 const AMID: u8 = 1;
+/// Flag with [`TAG_AFTER_CALL`]: by the kernel.
+const DELIVERED: u8 = 1;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
@@ -232,6 +240,7 @@ impl Event {
             Self::Amid { pc } => ([head(TAG_BEGIN, AMID, pc), 0, 0], 1),
             Self::Resume { start, word } => ([head(TAG_RESUME, 0, start), word, 0], 2),
             Self::AfterCall { pc } => ([head(TAG_AFTER_CALL, 0, pc), 0, 0], 1),
+            Self::Delivered { pc } => ([head(TAG_AFTER_CALL, DELIVERED, pc), 0, 0], 1),
             Self::Return { pc } => ([head(TAG_RETURN, 0, pc), 0, 0], 1),
             Self::Jump { pc, target } => ([head(TAG_JUMP, 0, pc), target.0, 0], 2),
             Self::Marked(mark) => ([head(TAG_MARK, mark as u8, TargetPc(0)), 0, 0], 1),
@@ -296,6 +305,7 @@ impl Event {
             ),
             TAG_ARGUMENTS => (Self::Arguments { pc }, 1),
             TAG_ENTER => (Self::Enter { pc }, 1),
+            TAG_AFTER_CALL if extra == DELIVERED => (Self::Delivered { pc }, 1),
             TAG_AFTER_CALL => (Self::AfterCall { pc }, 1),
             TAG_BEGIN if extra == AMID => (Self::Amid { pc }, 1),
             TAG_BEGIN => (Self::Begin { pc }, 1),
@@ -333,6 +343,7 @@ impl Event {
             | Self::Arguments { pc }
             | Self::Enter { pc }
             | Self::AfterCall { pc }
+            | Self::Delivered { pc }
             | Self::Begin { pc }
             | Self::Amid { pc }
             | Self::Resume { start: pc, .. }
@@ -465,6 +476,7 @@ mod tests {
             Event::Arguments { pc },
             Event::Enter { pc },
             Event::AfterCall { pc },
+            Event::Delivered { pc },
             Event::Begin { pc },
             Event::Amid { pc },
             Event::Resume {

@@ -94,10 +94,12 @@ pub(crate) enum Tag {
     AfterCalls = 40,
     /// Time that the queries before took.
     Paid = 41,
+    /// Times that the kernel led to instructions.
+    Deliveries = 42,
 }
 
 impl Tag {
-    const ALL: [Self; 41] = [
+    const ALL: [Self; 42] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -139,6 +141,7 @@ impl Tag {
         Self::Scope,
         Self::AfterCalls,
         Self::Paid,
+        Self::Deliveries,
     ];
 }
 

@@ -114,13 +114,9 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         Tag::Counts => counts(cursor, profile)?,
         Tag::Sites => sites(cursor, profile)?,
         Tag::AfterCalls => {
-            let executed = profile.after_calls.get_or_insert_default();
-            let mut before = 0;
-            all(cursor, |cursor| {
-                let place = Place::from_word(word(cursor, &mut before)?);
-                insert(executed, place, cursor.number()?)
-            })?;
+            by_place(cursor, profile.after_calls.get_or_insert_default())?;
         }
+        Tag::Deliveries => by_place(cursor, &mut profile.deliveries)?,
         Tag::Threads => {
             profile.threads.started = Field::get(cursor)?;
             all(cursor, |cursor| {
@@ -220,6 +216,15 @@ fn all(cursor: &mut Cursor<'_>, mut item: impl FnMut(&mut Cursor<'_>) -> Inside<
         item(cursor)?;
     }
     Ok(())
+}
+
+/// Reads how often something was executed, by place.
+fn by_place(cursor: &mut Cursor<'_>, counts: &mut BTreeMap<Place, u64>) -> Inside<()> {
+    let mut before = 0;
+    all(cursor, |cursor| {
+        let place = Place::from_word(word(cursor, &mut before)?);
+        insert(counts, place, cursor.number()?)
+    })
 }
 
 /// Reads nodes of a tree. Trees come one after the other, in the order of their bases.

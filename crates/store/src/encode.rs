@@ -85,6 +85,11 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         }
         items.finish_with_one()?;
     }
+    let mut items = Items::new(Tag::Deliveries, Vec::new(), out);
+    for (place, count) in &profile.deliveries {
+        items.at(place.word(), |raw| put(raw, *count))?;
+    }
+    items.finish()?;
     threads(&profile.threads, out)?;
     if let Some(data) = &profile.windows {
         windows(data, out)?;

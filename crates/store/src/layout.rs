@@ -28,7 +28,7 @@ use crate::varint::{Cursor, put, put_signed};
 
 record!(Profile { origin, command, compressor, counted, run } and {
     modules, kinds, sites, threads, windows, queries, samples, filter, call_trees, compiled, sum,
-    simulated, intervals, scope, after_calls
+    simulated, intervals, scope, after_calls, deliveries
 });
 record!(Sum {
     recordings,

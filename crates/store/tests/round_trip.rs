@@ -550,6 +550,7 @@ fn profile() -> impl Strategy<Value = Profile> {
     let scope = scope.prop_map(|(late, only)| Scope { late, only });
     let after_calls = prop::collection::btree_map(place(), any::<u64>(), 0..20);
     let after_calls = prop::option::of(after_calls);
+    let deliveries = prop::collection::btree_map(place(), any::<u64>(), 0..5);
     let run = (
         any::<[u64; 8]>(),
         any::<Option<i32>>(),
@@ -585,7 +586,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         prop::collection::btree_map(place(), site(), 0..30),
         run,
         threads,
-        (any::<(u32, u32, bool)>(), scope, after_calls),
+        (any::<(u32, u32, bool)>(), scope, after_calls, deliveries),
         (
             prop::option::of(windows()),
             prop::collection::vec(queries(), 0..3),
@@ -606,7 +607,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 sites,
                 run,
                 threads,
-                (origin, scope, after_calls),
+                (origin, scope, after_calls, deliveries),
                 (windows, queries, samples, filter, call_trees, compiled, simulated, intervals),
             )| {
                 let (pid, parent, exec) = origin;
@@ -637,6 +638,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     intervals,
                     scope,
                     after_calls,
+                    deliveries,
                 }
             },
         )
@@ -748,6 +750,7 @@ fn example() -> Profile {
             only: vec!["f".to_owned()],
         },
         after_calls: Some([(Place::from_word(7), 8)].into()),
+        deliveries: [(Place::from_word(9), 3)].into(),
     }
 }
 

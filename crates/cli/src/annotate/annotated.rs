@@ -89,6 +89,8 @@ pub(super) struct Annotated<'p> {
     pub(super) entered: Option<Count>,
     /// From where it was called, most often first.
     pub(super) callers: Vec<(Place, u64)>,
+    /// Times that signals entered it; `None` where these are not counted.
+    pub(super) signals: Option<u64>,
 }
 
 /// A module whose code is not there.

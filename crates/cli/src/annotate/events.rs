@@ -124,7 +124,9 @@ impl Events for OfModule<'_, '_> {
         if !self.has(Kind::Edge) || !self.has(Kind::Call) {
             return None;
         }
-        let mut sum = Count::of_events(0.0, None);
+        let delivered = self.view.profile.deliveries.get(&self.place(at));
+        let delivered = delivered.copied().unwrap_or(0);
+        let mut sum = Count::of_exact(delivered.into(), None);
         for transfer in self.into.get(&at).cloned().unwrap_or_default() {
             let limits: Option<Limits> = self.view.limits(&transfer);
             sum = sum.plus(Count::of_events(transfer.count as f64, limits));

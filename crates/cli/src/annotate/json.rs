@@ -107,6 +107,9 @@ fn members<W: Write>(
         json.end_object()?;
     }
     json.end_array()?;
+    if let Some(signals) = function.signals {
+        json.number("signals", signals)?;
+    }
     json.member_array("instructions")?;
     for line in &function.lines {
         instruction(json, view, line)?;

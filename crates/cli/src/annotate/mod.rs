@@ -195,6 +195,12 @@ fn annotated_as<'p>(
         lines.push(line);
     }
     let entered = body.index(found.entry()).and_then(|n| known.count(n));
+    let profile = view.profile;
+    let signals = profile
+        .deliveries
+        .get(&Place::new(module.id, Vaddr(found.entry())));
+    let signals = signals.copied().unwrap_or(0);
+    let signals = profile.after_calls.is_some().then_some(signals);
     Ok(Annotated {
         ranges: body.ranges().to_vec(),
         found,
@@ -204,6 +210,7 @@ fn annotated_as<'p>(
         time,
         entered,
         callers: known.callers,
+        signals,
     })
 }
 

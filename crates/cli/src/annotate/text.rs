@@ -271,9 +271,11 @@ fn heading<W: Write>(
         grouped(function.lines.len() as u64),
     ))?;
     let callers = function.callers.iter().take(CALLERS);
-    let callers: Vec<String> = callers
-        .map(|(from, count)| format!("{} {}", view.name(*from), grouped(*count)))
-        .collect();
+    let named = |(from, count): &(_, _)| format!("{} {}", view.name(*from), grouped(*count));
+    let mut callers: Vec<String> = callers.map(named).collect();
+    if let Some(signals @ 1..) = function.signals {
+        callers.insert(0, format!("signals {}", grouped(signals)));
+    }
     if !callers.is_empty() {
         let more = match function.callers.len().saturating_sub(CALLERS) {
             0 => String::new(),

@@ -24,11 +24,13 @@ pub(super) const ALL: &[(&str, Test)] = &[
 ];
 
 /// Programs, some of which leave calls by exceptions and `longjmp`, end threads or the process in the midst of calls, or give up stacks.
-const PROGRAMS: [(&str, &str); 4] = [
+/// The last has handlers of signals that no event leads to.
+const PROGRAMS: [(&str, &str); 5] = [
     ("gcc", "export_calls.c"),
     ("g++", "contexts_exceptions.cpp"),
     ("gcc", "longjmp_deep.c"),
     ("gcc", "left_calls.c"),
+    ("gcc", "signal_straight.c"),
 ];
 
 /// Builds and records a program.

@@ -55,6 +55,7 @@ fn sampled(count: impl Fn(u64) -> u64, labels: u64) -> ModuleFlow {
         module: ModuleId(1),
         lines,
         transfers,
+        delivered: Vec::new(),
     }
 }
 

@@ -116,6 +116,7 @@ impl Folder {
         let settled = &mut self.settled;
         let unprofiled = &mut self.unprofiled;
         let after_calls = &mut self.after_calls;
+        let deliveries = &mut self.deliveries;
         self.dictionary.counts(
             taken,
             |kind, tuple, count| settled.tuple(kind, tuple, count),
@@ -124,6 +125,7 @@ impl Folder {
                 let sum = after_calls.entry(place).or_default();
                 *sum = sum.wrapping_add(count);
             },
+            |place, count| *deliveries.entry(place).or_default() += count,
         );
         self.tables.flush();
         for (n, &(kind, place)) in self.dictionary.dynamic.iter().enumerate() {

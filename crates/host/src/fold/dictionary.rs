@@ -33,6 +33,8 @@ pub enum Step {
     Unprofiled(Kind, Place),
     /// Control at an instruction after a call.
     AfterCall(Place),
+    /// Control at an instruction that the kernel has led to.
+    Delivered(Place),
     /// An event that is not selected.
     Unselected,
     /// The arguments of the next call: what it passes in registers is the record's next words.
@@ -53,6 +55,7 @@ impl Step {
             Self::Static(..)
             | Self::Unprofiled(..)
             | Self::AfterCall(_)
+            | Self::Delivered(_)
             | Self::Unselected
             | Self::Instruction(_) => 0,
         }
@@ -349,24 +352,27 @@ impl Dictionary {
             | Event::Unprofiled { .. }
             | Event::Arguments { .. }
             | Event::AfterCall { .. }
+            | Event::Delivered { .. }
             | Event::Instruction { .. } => Move::Stay,
         }
     }
 
     /// Counts each static event, when each of `paths` was executed as often as said. `unprofiled` gets how often a place was
-    /// executed without a reported value, and `after_call` of an instruction after a call how often control was there. Each may get one
-    /// several times.
+    /// executed without a reported value, `after_call` of an instruction after a call how often control was there, and
+    /// `delivered` how often the kernel led to one. Each may get one several times.
     pub fn counts<'a>(
         &self,
         paths: impl Iterator<Item = (&'a Path, u64)>,
         mut each: impl FnMut(Kind, Tuple, u64),
         mut unprofiled: impl FnMut(Place, u64),
         mut after_call: impl FnMut(Place, u64),
+        mut delivered: impl FnMut(Place, u64),
     ) {
         let mut step = |step: &Step, count| match *step {
             Step::Static(kind, tuple) => each(kind, tuple, count),
             Step::Unprofiled(_, place) => unprofiled(place, count),
             Step::AfterCall(place) => after_call(place, count),
+            Step::Delivered(place) => delivered(place, count),
             _ => {}
         };
         // Entry k of a block: the executions that left after k of its events, less those that began there.
@@ -504,6 +510,7 @@ impl Dictionary {
             }
             Event::Unprofiled { kind, .. } => Step::Unprofiled(kind, place),
             Event::AfterCall { .. } => Step::AfterCall(place),
+            Event::Delivered { .. } => Step::Delivered(place),
             Event::Arguments { .. } => Step::Arguments,
             Event::Instruction { .. }
             | Event::Enter { .. }

@@ -77,6 +77,7 @@ impl Folder {
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         let mut windows = windows;
         let mut after_calls = None;
+        let mut deliveries = BTreeMap::new();
         match std::mem::take(&mut self.mode) {
             Mode::Windowed(mut windowed) => {
                 let windows = windows.get_or_insert_default();
@@ -101,6 +102,9 @@ impl Folder {
                 self.settle();
                 let whole = self.counts_after_calls && self.bursts.is_none();
                 after_calls = whole.then(|| std::mem::take(&mut self.after_calls));
+                if whole {
+                    deliveries = std::mem::take(&mut self.deliveries);
+                }
                 for (kind, counts) in std::mem::take(&mut self.settled).by_kind() {
                     let profile = folded.entry(kind).or_default();
                     let all = counts.iter().flat_map(|(_, values)| values);
@@ -127,6 +131,7 @@ impl Folder {
         Folded {
             contexts,
             after_calls,
+            deliveries,
             sites: self.reached(&folded),
             kinds: folded,
             threads,

@@ -38,6 +38,8 @@ pub struct Folded {
     pub sites: BTreeMap<Place, Site>,
     /// Executions of instructions after calls, where all of them were counted.
     pub after_calls: Option<BTreeMap<Place, u64>>,
+    /// Times that the kernel led to instructions for signals, where these are known.
+    pub deliveries: BTreeMap<Place, u64>,
     /// Counts of each thread, when there was more than one.
     pub threads: Vec<Thread>,
     /// The modules.

@@ -119,6 +119,8 @@ pub struct Folder {
     pub(super) unprofiled: BTreeMap<Place, u64>,
     /// Executions of instructions after calls.
     pub(super) after_calls: BTreeMap<Place, u64>,
+    /// Times that the kernel led to instructions, for signals.
+    pub(super) deliveries: BTreeMap<Place, u64>,
     /// True if paths tell all of these.
     pub(super) counts_after_calls: bool,
     /// Time at which it was made.
@@ -193,6 +195,7 @@ impl Folder {
             watched: Vec::new(),
             unprofiled: BTreeMap::new(),
             after_calls: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
             counts_after_calls: counts == TargetCounts::Paths && counts_after_calls(kinds),
             since: Instant::now(),
             worked: Duration::ZERO,

@@ -182,7 +182,10 @@ impl Windowed {
                 Step::Instruction(number) => Op::Instruction(number),
                 Step::Arguments => Op::Arguments,
                 Step::UnselectedWords(words) => Op::Words(words),
-                Step::Unselected | Step::Unprofiled(..) | Step::AfterCall(_) => continue,
+                Step::Unselected
+                | Step::Unprofiled(..)
+                | Step::AfterCall(_)
+                | Step::Delivered(_) => continue,
             };
             self.ops.push(op);
         }

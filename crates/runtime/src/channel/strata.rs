@@ -133,6 +133,7 @@ pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
         | Event::Arguments { pc }
         | Event::Enter { pc }
         | Event::AfterCall { pc }
+        | Event::Delivered { pc }
         | Event::Begin { pc }
         | Event::Amid { pc }
         | Event::Resume { start: pc, .. }

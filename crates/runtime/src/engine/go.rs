@@ -131,6 +131,7 @@ impl Runtime {
     fn enter(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc, id: FragmentId) {
         // Paths may be counted no more.
         self.hand_path_over(thread);
+        self.count_deliveries(thread);
         self.watch_calls();
         thread.presence.waits = 0;
         thread.presence.brought = 0;

@@ -51,6 +51,7 @@ pub mod change;
 pub mod contexts;
 pub mod counter_arrays;
 pub mod current;
+pub mod deliveries;
 pub mod descriptors;
 pub mod fragments;
 pub mod frames;

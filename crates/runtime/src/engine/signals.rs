@@ -1,9 +1,12 @@
 //! The app's dispositions, mask and alternate stack, as it believes them to be.
 #![allow(unsafe_code)] // reason: system calls.
 
+use alloc::vec::Vec;
+
 use linux_raw_sys::general as nr;
 use trommel_queue::WINDOW_SIGNAL;
 
+use crate::base::address::AppPc;
 use crate::base::blocked::{Blocked, BlockedState};
 use crate::base::signals::{
     ALL_BUT_SYNCHRONOUS, Action, AltStack, CANNOT_BE_BLOCKED, Info, SA_NODEFER, SA_ONSTACK,
@@ -53,6 +56,8 @@ pub struct Pending {
     pub unaligned: bool,
     /// State that a vfork child must restore in the memory it shares.
     pub before_child: Option<BeforeChild>,
+    /// Instructions that the kernel led to and that are not counted yet: first ones of handlers, and those by which handlers return.
+    pub delivered: Vec<AppPc>,
     /// The last fault that a handler of the thread was told of: its number, error code and address.
     pub last_fault: [u64; 3],
 }
@@ -355,6 +360,7 @@ impl Pending {
             rolling: false,
             unaligned: false,
             before_child: None,
+            delivered: Vec::new(),
             last_fault: [0; 3],
         }
     }

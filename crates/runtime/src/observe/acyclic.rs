@@ -123,6 +123,7 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
         | Event::Arguments { .. }
         | Event::Enter { .. }
         | Event::AfterCall { .. }
+        | Event::Delivered { .. }
         | Event::Amid { .. }
         | Event::Marked(_)
         | Event::Instruction { .. } => None,

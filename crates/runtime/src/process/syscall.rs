@@ -437,11 +437,28 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
         stack: thread.signals.stack,
         blocked: thread.signals.blocked.get(),
     });
-    frame.sigmask = (thread.process.runtime.lock()).take_mask(thread, frame.sigmask);
+    let mut runtime = thread.process.runtime.lock();
+    if let Some(restorer) = restorer(at, here) {
+        runtime.delivered(thread, restorer);
+    }
+    frame.sigmask = runtime.take_mask(thread, frame.sigmask);
+    drop(runtime);
     let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
     unsafe { arch::sigreturn(&raw const frame as u64) }
+}
+
+/// The address that a handler has returned to, as its stack still has it, if the call at `here` follows. Programs may make the call
+/// elsewhere: then code led there.
+fn restorer(frame: u64, here: AppPc) -> Option<AppPc> {
+    /// Bytes of an instruction that loads the call's number, at most.
+    const LONGEST: u64 = 10;
+    let mut word = [0; 8];
+    let read = sys::copy_checked(frame.checked_sub(8)?, &mut word);
+    let restorer = AppPc(u64::from_le_bytes(word));
+    let between = here.0.checked_sub(restorer.0)?;
+    (read && between <= LONGEST).then_some(restorer)
 }
 
 /// A call of the app was called off for a signal, which is delivered before it.

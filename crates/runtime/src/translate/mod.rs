@@ -19,7 +19,8 @@
 //! | `first` | the first pass: decodes, and finds the fragment's end |
 //! | `second`, `insn` | the second pass: writes each instruction, and what ways add to it |
 //! | `exits`, `stubs`, `turns`, `jumps` | ways out of a fragment: their code, stubs, predicted targets, alignment |
-//! | `made`, `restartable`, `marks` | code that may change, restartable sequences, marks in records |
+//! | `made`, `restartable` | code that may change, restartable sequences |
+//! | `marks`, `deliveries` | marks in records, counts of signals by their handlers |
 //! | `persisted` | fragments without addresses, kept for later runs |
 //!
 //! # Strategy
@@ -79,6 +80,7 @@
 mod config;
 #[cfg(test)]
 mod corpus;
+mod deliveries;
 mod exits;
 mod first;
 mod flags;
@@ -170,6 +172,8 @@ pub struct Translator {
     no_events: Option<EntryId>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
     marks: [Option<ExitNumber>; Mark::ALL.len()],
+    /// Paths of deliveries in the dictionary.
+    deliveries: deliveries::Deliveries,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// Fragments have few instructions, for which less room will do.
@@ -208,6 +212,7 @@ impl Translator {
             needs: Needs::default(),
             no_events: None,
             marks: [None; Mark::ALL.len()],
+            deliveries: deliveries::Deliveries::default(),
             brief_until,
             short: false,
             made: made::Buffer::new(),

@@ -228,6 +228,7 @@ impl Process {
                     .map(|intervals| intervals_of(intervals, identity.pid)),
                 scope,
                 after_calls: folded.after_calls,
+                deliveries: folded.deliveries,
             },
             engine,
             stream_whole: !served.stream_failed,

@@ -133,6 +133,7 @@ pub(super) fn call_handler(
         }
     }
     thread.enters_handler(context, at, AppPc(action.handler));
+    runtime.delivered(thread, AppPc(action.handler));
     runtime.returned(thread, frame.rip);
     runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
     let signals = &mut thread.signals;
