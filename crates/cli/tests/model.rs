@@ -168,9 +168,32 @@ fn the_program_ends_as_it_would_and_what_is_wrong_is_said() {
 #[test]
 fn code_of_a_program_that_ends_has_names() {
     let dir = Dir::new("names");
+    compile::compile(
+        &dir.0,
+        "ends",
+        &["-O1", "-static"],
+        "int main(void) { return 0; }",
+    );
+    let query = dir.file(
+        "q.rpa",
+        "for opBRANCH * always collect pc misc; send 3 stop;",
+    );
+    let [query, program] =
+        [query, dir.0.join("ends")].map(|path| path.into_os_string().into_string().expect("UTF-8"));
     // More instructions than it executes.
-    let told = modelled(&dir, QUERIES, &["--instructions", "3M"]);
-    let branches = told["queries"][2]["messages"].as_array().expect("messages");
+    let model = [
+        "model",
+        "-q",
+        &query,
+        "--json",
+        "--instructions",
+        "3M",
+        "--",
+        &program,
+    ];
+    let done = trommel(&model);
+    let told: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let branches = told["queries"][0]["messages"].as_array().expect("messages");
     let named = branches.iter().filter(|m| m["pc"]["module"] != "[anon]");
     assert!(
         branches.len() > 10 && named.count() == branches.len(),

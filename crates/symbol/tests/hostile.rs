@@ -315,11 +315,29 @@ fn what_refers_to_the_same_bytes_again_and_again_is_not_read() {
 /// Sound debug information is read to its end, also all of a large program.
 #[test]
 fn the_bounds_are_above_what_compilers_write() {
-    let own = std::env::current_exe().expect("own path");
+    let dir = std::env::temp_dir().join(format!("trommel-compiled-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let (source, program) = (dir.join("many.c"), dir.join("many"));
+    let mut text = "static inline int twice(int n) { return n * 2 + 1; }\n".to_owned();
+    for n in 0..1500 {
+        text += &format!(
+            "int f{n}(int n) {{ for (int i = 0; i < n; i++) n += twice(i) / {}; return twice(n); }}\n",
+            n + 1
+        );
+    }
+    text += "int main(void) { return f7(3); }\n";
+    std::fs::write(&source, text).expect("written");
+    let mut cc = std::process::Command::new("gcc");
+    let built = cc
+        .args(["-O1", "-g", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .status();
+    assert!(built.expect("gcc").success());
     let files = Files::new();
     let module = Module {
         id: ModuleId(1),
-        path: own.into_os_string().into_encoded_bytes(),
+        path: program.into_os_string().into_encoded_bytes(),
         ..Module::default()
     };
     let mut symbols = Symbols::new(&files, &[module]);
@@ -333,6 +351,7 @@ fn the_bounds_are_above_what_compilers_write() {
     assert!(with_line > 1000, "{with_line}");
     assert!(symbols.sources(ModuleId(1)).is_some());
     assert_eq!(symbols.missing_lines(ModuleId(1)), None);
+    let _ = std::fs::remove_dir_all(dir);
 }
 
 /// Code of terabytes, of which the file has nothing, is not added up.

@@ -108,7 +108,7 @@ fn modules(paths: &CallPaths<'_>) -> Vec<ModuleId> {
 fn lib(paths: &CallPaths<'_>, id: ModuleId) -> Value {
     let path = paths.module(id);
     let name = path.rsplit('/').next().unwrap_or(&path);
-    let module = paths.profile.modules.iter().find(|m| m.id == id);
+    let module = paths.profile.module(id);
     let build_id = module.map_or(&[][..], |module| &module.build_id);
     let hex: String = build_id.iter().map(|b| format!("{b:02X}")).collect();
     // As breakpad names files: 16 bytes, and an age of 0.

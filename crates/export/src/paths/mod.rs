@@ -268,7 +268,7 @@ impl<'p> CallPaths<'p> {
 
     /// Path of a module, as far as it is text.
     pub fn module(&self, id: ModuleId) -> String {
-        let module = self.profile.modules.iter().find(|m| m.id == id);
+        let module = self.profile.module(id);
         let path = module.map_or(&b"[unknown]"[..], |module| &module.path);
         String::from_utf8_lossy(path).into_owned()
     }

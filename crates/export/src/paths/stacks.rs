@@ -115,7 +115,7 @@ struct Places {
 
 impl Places {
     fn mapping(&mut self, builder: &mut Builder<'_>, paths: &CallPaths<'_>, id: ModuleId) -> u64 {
-        let module = paths.profile.modules.iter().find(|m| m.id == id);
+        let module = paths.profile.module(id);
         let next = self.mappings.len() as u64 + 1;
         let mapping = *self.mappings.entry(id).or_insert(next);
         if mapping == next {
