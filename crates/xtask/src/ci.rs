@@ -123,8 +123,8 @@ fn steps(all: bool) -> Vec<Step> {
             "cargo nextest is not installed: tests run one file after another, and take longer"
         );
     }
-    // Two trials more than processors: many wait, for timers, windows and signals.
-    let threads = 2 + std::thread::available_parallelism().map_or(1, |n| n.get());
+    // One trial more than processors: many wait, for timers, windows and signals.
+    let threads = 1 + std::thread::available_parallelism().map_or(1, |n| n.get());
     let tests = match nextest {
         true => format!(
             "nextest run --workspace --cargo-profile ci --profile ci --test-threads {threads}{}",
