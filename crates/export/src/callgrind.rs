@@ -228,6 +228,34 @@ impl<'p> Functions<'p> {
         late
     }
 
+    /// All calls: those of the parts, each where it begins, and those that the loader resolved late.
+    fn calls<'a>(
+        &'a self,
+        parts: &'a [Part<'_>],
+        late: &'a BTreeMap<Node, (Node, Place)>,
+    ) -> impl Iterator<Item = Call> + 'a {
+        let recorded = parts.iter().flat_map(move |part| {
+            let own = part.flow.transfers.iter();
+            own.filter(|t| part.flow.has(t.from))
+                .filter_map(move |transfer| {
+                    let (from, to) = self.call(transfer)?;
+                    Some(Call {
+                        at: Some(transfer.from),
+                        from,
+                        to,
+                        count: transfer.count,
+                    })
+                })
+        });
+        let resolved = late.iter().map(|(&from, &(to, _))| Call {
+            at: None,
+            from,
+            to,
+            count: 1,
+        });
+        recorded.chain(resolved)
+    }
+
     /// Inclusive instructions of calls, where the profile has exact contexts.
     fn contexts(
         &self,
@@ -238,35 +266,8 @@ impl<'p> Functions<'p> {
         let tree = profile.call_tree(Basis::Contexts)?;
         let mut contexts = Contexts::of(tree, |at| self.node(at));
         let is_stub = |node: Node| self.all[node].stub;
-        for part in parts {
-            for transfer in part.flow.transfers.iter().filter(|t| part.flow.has(t.from)) {
-                if let Some((from, to)) = self.call(transfer) {
-                    let (at, count) = (Some(transfer.from), transfer.count);
-                    contexts.add(
-                        Call {
-                            at,
-                            from,
-                            to,
-                            count,
-                        },
-                        graph,
-                        is_stub,
-                    );
-                }
-            }
-        }
-        for (&from, &(to, _)) in late {
-            let (at, count) = (None, 1);
-            contexts.add(
-                Call {
-                    at,
-                    from,
-                    to,
-                    count,
-                },
-                graph,
-                is_stub,
-            );
+        for call in self.calls(parts, late) {
+            contexts.add(call, graph, is_stub);
         }
         Some(contexts)
     }
@@ -277,17 +278,9 @@ impl<'p> Functions<'p> {
             each.fold(Exact::default(), Exact::plus)
         };
         let mut calls: BTreeMap<(Node, Node), u64> = BTreeMap::new();
-        for part in parts {
-            let of_module = part.flow.transfers.iter();
-            for transfer in of_module.filter(|t| part.flow.has(t.from)) {
-                if let Some(call) = self.call(transfer) {
-                    let sum = calls.entry(call).or_default();
-                    *sum = sum.saturating_add(transfer.count);
-                }
-            }
-        }
-        for (&stub, &(to, _)) in late {
-            *calls.entry((stub, to)).or_default() += 1;
+        for call in self.calls(parts, late) {
+            let sum = calls.entry((call.from, call.to)).or_default();
+            *sum = sum.saturating_add(call.count);
         }
         let mut signals: BTreeMap<Node, u64> = BTreeMap::new();
         for part in parts {
