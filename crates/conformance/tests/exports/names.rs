@@ -156,6 +156,21 @@ fn names(profile: &str) -> Vec<String> {
     all
 }
 
+/// The sample profile that we write, and that of llvm-profgen, as text.
+fn by_both(recorded: &Recorded, profgen: &Path) -> Result<[String; 2], String> {
+    let branches = text(&recorded.export("profgen", &[])?);
+    let options = [
+        &*format!("--unsymbolized-profile={branches}"),
+        &format!("--binary={}", text(&recorded.program)),
+        "--format=text",
+        "--output=theirs.prof",
+    ];
+    run(profgen, &options, recorded.scratch.dir())?;
+    let read = |path: &Path| fs::read_to_string(path).map_err(|e| e.to_string());
+    let ours = read(&recorded.export("autofdo", &[])?)?;
+    Ok([ours, read(&recorded.scratch.path("theirs.prof"))?])
+}
+
 fn profgen() -> Result<(), String> {
     let test = "names";
     let (Some(profgen), Some(clang)) = (llvm("llvm-profgen", test), llvm("clang++", test)) else {
@@ -165,17 +180,8 @@ fn profgen() -> Result<(), String> {
     for more in ["-fno-pie", "-funique-internal-linkage-names"] {
         let flags = [&flags[..], &["-no-pie", more]].concat();
         let recorded = recorded(&text(&clang), &flags)?;
-        let branches = text(&recorded.export("profgen", &[])?);
-        let options = [
-            &*format!("--unsymbolized-profile={branches}"),
-            &format!("--binary={}", text(&recorded.program)),
-            "--format=text",
-            "--output=theirs.prof",
-        ];
-        run(&profgen, &options, recorded.scratch.dir())?;
-        let read = |path: &Path| fs::read_to_string(path).map_err(|e| e.to_string());
-        let theirs = names(&read(&recorded.scratch.path("theirs.prof"))?);
-        let ours = names(&read(&recorded.export("autofdo", &[])?)?);
+        let [ours, theirs] = by_both(&recorded, &profgen)?;
+        let [ours, theirs] = [ours, theirs].map(|profile| names(&profile));
         if ours != theirs || !ours.iter().any(|name| name.starts_with("_ZL3dupi")) {
             return Err(format!("{more}: {ours:#?}\nby llvm-profgen: {theirs:#?}"));
         }
@@ -247,15 +253,7 @@ fn several_calls() -> Result<(), String> {
     build.args(["-O2", "-g", "-o"]).arg(&program);
     output(build.arg(&source))?;
     let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
-    let branches = text(&recorded.export("profgen", &[])?);
-    let options = [
-        &*format!("--unsymbolized-profile={branches}"),
-        &format!("--binary={}", text(&recorded.program)),
-        "--format=text",
-        "--output=theirs.prof",
-    ];
-    run(&profgen, &options, recorded.scratch.dir())?;
-    let read = |path: &Path| fs::read_to_string(path).map_err(|e| e.to_string());
+    let [ours, theirs] = by_both(&recorded, &profgen)?;
     let positions = |profile: String| {
         let is_position = |line: &&str| line.starts_with(' ');
         let mut all: Vec<String> = (profile.lines().filter(is_position))
@@ -264,8 +262,7 @@ fn several_calls() -> Result<(), String> {
         all.sort();
         all
     };
-    let theirs = positions(read(&recorded.scratch.path("theirs.prof"))?);
-    let ours = positions(read(&recorded.export("autofdo", &[])?)?);
+    let [ours, theirs] = [ours, theirs].map(positions);
     match ours == theirs
         && ours
             .iter()
