@@ -145,8 +145,6 @@ proptest! {
 /// A function that would end beyond all addresses.
 #[test]
 fn a_size_that_overflows_is_left_out() {
-    let dir = std::env::temp_dir().join(format!("trommel-beyond-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("temp dir");
     let text = "
         .text
         .globl _start
@@ -171,55 +169,45 @@ fn a_size_that_overflows_is_left_out() {
         .byte 0
         2:
     ";
-    std::fs::write(dir.join("p.s"), text).expect("source");
-    let mut build = Command::new("cc");
-    build
-        .args(["-nostdlib", "-static", "p.s", "-o", "p"])
-        .current_dir(&dir);
-    assert!(build.status().expect("a C compiler").success());
-    let bytes = std::fs::read(dir.join("p")).expect("program");
-    let _ = std::fs::remove_dir_all(&dir);
+    let bytes = assembled("beyond", text, "-Wl,-Ttext=0x401000");
     let files = Files::new();
-    let module = Module {
-        id: ModuleId(1),
-        path: b"/nowhere".to_vec(),
-        ..Module::default()
-    };
-    let mut symbols = Symbols::new(&files, &[module]);
-    symbols.set_image(ModuleId(1), bytes);
+    let symbols = of_image(&files, bytes);
     let sources = symbols.sources(ModuleId(1)).expect("the other function");
     assert_eq!(sources.function_at(0x1000), Some(&b"within"[..]));
     assert_eq!(sources.function_at(0xffff_ffff_ffff_fff0), None);
 }
 
-/// Assembles debug information, and looks names up in it.
-fn looked_up(name: &str, sections: &str) -> Option<String> {
+/// Assembles a program, with its code where the option says.
+fn assembled(name: &str, text: &str, place: &str) -> Vec<u8> {
     let dir = std::env::temp_dir().join(format!("trommel-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("temp dir");
-    let text = format!(".text\n.globl _start\n_start: .skip 0x4000, 0x90\nret\n{sections}");
     std::fs::write(dir.join("p.s"), text).expect("source");
     let mut build = Command::new("cc");
-    build
-        .args([
-            "-nostdlib",
-            "-static",
-            "-Wl,-Ttext=0x1000",
-            "p.s",
-            "-o",
-            "p",
-        ])
-        .current_dir(&dir);
-    assert!(build.status().expect("a C compiler").success());
+    build.args(["-nostdlib", "-static", place, "p.s", "-o", "p"]);
+    let built = build.current_dir(&dir).status();
+    assert!(built.expect("a C compiler").success());
     let bytes = std::fs::read(dir.join("p")).expect("program");
     let _ = std::fs::remove_dir_all(&dir);
-    let files = Files::new();
+    bytes
+}
+
+/// Symbols of one module, which is this file.
+fn of_image(files: &Files, bytes: Vec<u8>) -> Symbols<'_> {
     let module = Module {
         id: ModuleId(1),
         path: b"/nowhere".to_vec(),
         ..Module::default()
     };
-    let mut symbols = Symbols::new(&files, &[module]);
+    let mut symbols = Symbols::new(files, &[module]);
     symbols.set_image(ModuleId(1), bytes);
+    symbols
+}
+
+/// Assembles debug information, and looks names up in it.
+fn looked_up(name: &str, sections: &str) -> Option<String> {
+    let text = format!(".text\n.globl _start\n_start: .skip 0x4000, 0x90\nret\n{sections}");
+    let files = Files::new();
+    let mut symbols = of_image(&files, assembled(name, &text, "-Wl,-Ttext=0x1000"));
     for vaddr in (0x1000..0x5000).step_by(64) {
         let place = Place::new(ModuleId(1), Vaddr(vaddr));
         let _ = symbols.locate(place);
