@@ -25,7 +25,7 @@
 //! *Weights.* The first stretch of profiling is long and others are short. [`weight`] keeps the first from dominating the counts.
 //!
 //! *Sources of values.* Value counters of the target stay in its memory while their place is not needed. They are read there, at each
-//! look, and their increase since the last look is added. Messages that the target sends afterwards were counted then, and are subtracted. Messages of
+//! look. Of the records that they become later, [what was not read before](unrecorded) is added. Messages of
 //! a sampler count as many events as they stand for.
 //!
 //! # Invariants
@@ -36,6 +36,7 @@
 
 pub mod place;
 pub mod sketch;
+pub mod unrecorded;
 pub mod weight;
 
 use std::ops::Range;
@@ -51,6 +52,7 @@ use trommel_queue::{COUNTER_ARRAY_COUNTERS, ValueCounter};
 use crate::kernel::clocks::stamp;
 use crate::kernel::knock::Knocks;
 use place::{ProfiledPlace, Rules, State};
+use unrecorded::Unrecorded;
 use weight::Weights;
 
 /// Executions of an interval, where each is seen.
@@ -119,8 +121,8 @@ pub struct Converge {
     by_pc: FxHashMap<u64, u32>,
     /// Places with an interval that may be over.
     ripe: Vec<u32>,
-    /// Value counters of each thread at the last look.
-    value_counters: FxHashMap<u32, Vec<ValueCounter>>,
+    /// Executions of each thread that looks have counted before a record.
+    unrecorded: FxHashMap<u32, Unrecorded>,
     knocks: Option<Knocks>,
     /// Bursts so far, and one.
     round: u32,
@@ -193,7 +195,7 @@ impl Converge {
             places: Vec::new(),
             by_pc: FxHashMap::default(),
             ripe: Vec::new(),
-            value_counters: FxHashMap::default(),
+            unrecorded: FxHashMap::default(),
             knocks: None,
             round: 1,
             began: Moment::default(),
@@ -254,31 +256,28 @@ impl Converge {
         now: Vec<ValueCounter>,
         mut place: impl FnMut(&mut Self, u32) -> Option<u32>,
     ) {
-        let before = self.value_counters.remove(&thread).unwrap_or_default();
-        for (n, value_counter) in now.iter().enumerate() {
-            let known = before.get(n).copied().unwrap_or_default();
-            if known == *value_counter {
-                continue;
-            }
-            // What was there becomes a record as a whole.
-            if known.count != 0
-                && let Some(place) = place(self, known.path)
-            {
-                self.events = self.events.saturating_sub(known.count.into());
-                self.places[place as usize].take_back(known.value, known.count.into());
-            }
-            if value_counter.count != 0
-                && let Some(place) = place(self, value_counter.path)
-            {
-                self.seen(place, value_counter.value, value_counter.count.into());
+        let gained = self.unrecorded.entry(thread).or_default().look(now);
+        for of in gained {
+            if let Some(place) = place(self, of.path) {
+                self.seen(place, of.value, of.count.into());
             }
         }
-        self.value_counters.insert(thread, now);
+    }
+
+    /// Takes over a record of a thread's value counter.
+    pub fn recorded(&mut self, thread: u32, place: u32, of: &ValueCounter) {
+        let new = match self.unrecorded.get_mut(&thread) {
+            Some(unrecorded) => unrecorded.record(of),
+            None => of.count.into(),
+        };
+        if new != 0 {
+            self.seen(place, of.value, new);
+        }
     }
 
     /// A thread's table is empty: it has ended.
     pub fn forget_value_counters(&mut self, thread: u32) {
-        self.value_counters.remove(&thread);
+        self.unrecorded.remove(&thread);
     }
 
     /// Notes that other code is at these addresses.

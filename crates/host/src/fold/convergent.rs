@@ -7,7 +7,7 @@ use std::time::Duration;
 use trommel_profile::KindProfile;
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_queue::work::Part;
-use trommel_queue::{COUNTER_ARRAYS, COUNTS_PATHS};
+use trommel_queue::{COUNTER_ARRAYS, COUNTS_PATHS, ValueCounter};
 use trommel_tuple::Kind;
 
 use super::folder::{Folder, NEVER};
@@ -47,6 +47,16 @@ impl Folder {
         };
         let place = self.watched(&mut converge, met);
         converge.seen(place, value, count);
+        self.converge = Some(converge);
+    }
+
+    /// A thread's value counter has become a record.
+    pub(super) fn watch_record(&mut self, thread: u32, met: usize, of: &ValueCounter) {
+        let Some(mut converge) = self.converge.take() else {
+            return;
+        };
+        let place = self.watched(&mut converge, met);
+        converge.recorded(thread, place, of);
         self.converge = Some(converge);
     }
 

@@ -50,9 +50,7 @@ impl Folder {
                 };
                 let count = u64::from(value_counter.count);
                 self.tables.add(counter.tables, value_counter.value, count);
-                if self.converge.is_some() {
-                    self.watch(met, value_counter.value, count);
-                }
+                self.watch_record(thread, met, &value_counter);
                 if SPLIT {
                     self.add_to_kind(met, count, events);
                 }

@@ -37,14 +37,6 @@ impl Sketch {
         }
     }
 
-    /// Subtracts occurrences of a value that were not of this interval.
-    pub fn take_back(&mut self, value: u64, count: u64) {
-        self.total = self.total.saturating_sub(count);
-        if let Some(kept) = self.kept.iter_mut().find(|kept| kept.0 == value) {
-            kept.1 = kept.1.saturating_sub(count);
-        }
-    }
-
     /// Executions in it.
     pub const fn total(&self) -> u64 {
         self.total

@@ -137,23 +137,53 @@ fn other_code_in_the_same_place_is_profiled() {
     assert!(!target.is_out());
 }
 
-#[test]
-fn what_is_in_value_counters_is_seen_once() {
-    let value_counter = |value, count| ValueCounter {
+/// Value counters at a look, each with a place of its own.
+fn at_look(counters: &[(u64, u32)]) -> Vec<ValueCounter> {
+    let counter = |&(value, count)| ValueCounter {
         value,
         path: 0,
         count,
     };
+    counters.iter().map(counter).collect()
+}
+
+#[test]
+fn what_is_in_value_counters_is_seen_once() {
     let mut converge = Converge::new(2.0, 1);
     let place = converge.place(0x1000, Some(1));
     let same = |_: &mut Converge, _| Some(place);
-    converge.value_counters(1, vec![value_counter(5, 100)], same);
-    converge.value_counters(1, vec![value_counter(5, 150)], same);
+    converge.value_counters(1, at_look(&[(5, 100)]), same);
+    converge.value_counters(1, at_look(&[(5, 150)]), same);
     assert_eq!(converge.places[0].events, 150);
     // Sent as a whole, and another in its place.
-    converge.seen(place, 5, 170);
-    converge.value_counters(1, vec![value_counter(6, 10)], same);
+    converge.recorded(1, place, &at_look(&[(5, 170)])[0]);
+    converge.value_counters(1, at_look(&[(6, 10)]), same);
     assert_eq!(converge.places[0].events, 180);
+}
+
+/// A stretch has what was executed in it, whenever its value counters become records.
+#[test]
+fn a_burst_has_its_own_executions_only() {
+    for is_recorded_late in [false, true] {
+        let mut converge = Converge::new(2.0, 1);
+        let place = converge.place(0x1000, Some(1));
+        let same = |_: &mut Converge, _| Some(place);
+        converge.value_counters(1, at_look(&[(5, 750_000), (6, 250_000)]), same);
+        let of = &mut converge.places[0];
+        of.take_out(MILLI);
+        of.put_back(100 * MILLI);
+        converge.value_counters(1, at_look(&[(5, 750_300), (6, 250_100)]), same);
+        assert_eq!(converge.places[0].seen_now(), 400);
+        let record = at_look(&[(5, 750_600)])[0];
+        if !is_recorded_late {
+            converge.recorded(1, place, &record);
+        }
+        converge.value_counters(1, at_look(&[(9, 1), (6, 250_200)]), same);
+        if is_recorded_late {
+            converge.recorded(1, place, &record);
+        }
+        assert_eq!(converge.places[0].seen_now(), 801, "{is_recorded_late}");
+    }
 }
 
 /// Bursts whose events keep the host busy are so much rarer.
