@@ -6,7 +6,7 @@ mod intervals;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use trommel_compress::{Seeds, Spec, SpecError, note};
 use trommel_profile::accuracy::{Evaluation, Evaluator, Model, Options, json};
 use trommel_tuple::stream::Module;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CompressArgs) -> Result<ExitCode> {
         Some(text) => text
             .parse()
             .map_err(|error: trommel_profile::accuracy::FilterError| {
-                anyhow!("wrong filter: {error}\n{}", pointed_at(text, error.column))
+                wrong_at(text, error.column, format!("wrong filter: {error}"))
             })?,
         None => Default::default(),
     };
@@ -108,16 +108,15 @@ fn costs(specs: &[Spec], json: bool) -> Result<ExitCode> {
 /// The spec, or an error that points at what is wrong in it.
 pub(crate) fn parse(text: &str) -> Result<Spec> {
     text.parse().map_err(|error: SpecError| {
-        anyhow!(
-            "wrong compressor spec: {error}\n{}",
-            pointed_at(text, error.column)
-        )
+        let what = format!("wrong compressor spec: {error}");
+        wrong_at(text, error.column, what)
     })
 }
 
-/// `text` with a caret below its `column`, counted from 1.
-fn pointed_at(text: &str, column: usize) -> String {
-    format!("    {}\n    {:>column$}", output::printable(text), '^')
+/// An error with `text` below it, and a caret below the `column`, counted from 1.
+fn wrong_at(text: &str, column: usize, what: String) -> anyhow::Error {
+    let lines = [format!("    {text}"), format!("    {:>column$}", '^')];
+    output::with_lines(what, lines.into())
 }
 
 /// The evaluations of a stream, and its modules.

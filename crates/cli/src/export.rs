@@ -134,6 +134,7 @@ fn code(
             .for_each(|n| output::complain(n));
     }
     let notes = [
+        format.left_out(&input),
         notes::lineless(format, &input),
         notes::stripped(format, &input),
         notes::left_early(&input),

@@ -14,7 +14,7 @@ use trommel_profile::{Module, Profile};
 use trommel_symbol::{Symbols, demangle, readable, readable_of_engine};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
-use crate::output::grouped;
+use crate::output::{self, grouped};
 
 /// Candidates that the user is shown.
 const SHOWN: usize = 12;
@@ -362,17 +362,17 @@ fn ambiguous<'f>(
             String::new()
         };
         format!(
-            "\n  {}{also}  ({} events)",
+            "  {}{also}  ({} events)",
             typed(profile, f, several),
             grouped(*events)
         )
     });
-    let lines: String = lines.collect();
-    let more = match all.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        n => format!("\n  and {n} more"),
-    };
-    anyhow!("{wanted}: several functions match; name one of them:{lines}{more}")
+    let mut lines: Vec<String> = lines.collect();
+    if all.len() > SHOWN {
+        lines.push(format!("  and {} more", all.len() - SHOWN));
+    }
+    let what = format!("{wanted}: several functions match; name one of them:");
+    output::with_lines(what, lines)
 }
 
 fn missing(
@@ -401,11 +401,11 @@ fn missing(
         near => format!("; near it: {}", near.join(", ")),
     };
     let problems = modules.iter().filter_map(|m| symbols.problem(m.id));
-    let problems: String = problems
+    let problems = problems
         .filter(|p| *p != "no file")
-        .map(|p| format!("\n  no names: {p}"))
-        .collect();
-    anyhow!("{wanted}: no function of this name in the modules of the profile{near}{problems}")
+        .map(|p| format!("  no names: {p}"));
+    let what = format!("{wanted}: no function of this name in the modules of the profile{near}");
+    output::with_lines(what, problems.collect())
 }
 
 /// Characters to change, add or remove (Levenshtein), of names that are not long.

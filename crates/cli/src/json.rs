@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 use trommel_code::Count;
+use trommel_symbol::is_obeyed;
 
 /// Writes one JSON document.
 pub(crate) struct Json<W> {
@@ -227,6 +228,14 @@ impl Formatter for Layout<'_> {
         write!(out, "{value:.6}")
     }
 
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        write_plain(out, fragment)
+    }
+
     fn write_char_escape<W: Write + ?Sized>(
         &mut self,
         out: &mut W,
@@ -281,7 +290,7 @@ fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
         if byte >= 0x20 && byte != b'"' && byte != b'\\' {
             continue;
         }
-        out.write_all(&text.as_bytes()[plain..at])?;
+        write_plain(out, &text[plain..at])?;
         plain = at + 1;
         match byte {
             b'"' | b'\\' => out.write_all(&[b'\\', byte])?,
@@ -289,8 +298,21 @@ fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
             _ => write!(out, "\\u{byte:04x}")?,
         }
     }
-    out.write_all(&text.as_bytes()[plain..])?;
+    write_plain(out, &text[plain..])?;
     out.write_all(b"\"")
+}
+
+/// Writes a part of a text that JSON takes as it is. What a terminal would obey is written as an escape of the same character.
+fn write_plain<W: Write + ?Sized>(out: &mut W, text: &str) -> io::Result<()> {
+    let mut plain = 0;
+    for (at, c) in text.match_indices(is_obeyed) {
+        write!(out, "{}", &text[plain..at])?;
+        plain = at + c.len();
+        for unit in c.encode_utf16() {
+            write!(out, "\\u{unit:04x}")?;
+        }
+    }
+    out.write_all(&text.as_bytes()[plain..])
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&output::with_causes(&error));
+            output::complain_of(&error);
             exit::code_of(&error)
         }
     }
@@ -114,7 +114,7 @@ fn said(answer: &clap::Error) -> ExitCode {
         .and_then(|()| std::io::stdout().flush().map_err(output::of_stdout));
     match printed.map_err(anyhow::Error::from) {
         Err(error) if !answer.use_stderr() && !output::is_closed_pipe(&error) => {
-            output::complain(&output::with_causes(&error));
+            output::complain_of(&error);
             ExitCode::FAILURE
         }
         _ => u8::try_from(answer.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),

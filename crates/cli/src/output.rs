@@ -2,11 +2,12 @@
 
 mod folded;
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use trommel_symbol::is_obeyed;
 use unicode_width::UnicodeWidthStr;
 
 /// Buffered stdout, whose lines of facts fit its terminal.
@@ -74,10 +75,39 @@ fn is_stdout_unread() -> bool {
     poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
+/// Lines below an error's message, such as a list: its cause.
+#[derive(Debug)]
+struct Below(Vec<String>);
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Below {}
+
+/// An error with lines below its message.
+pub(crate) fn with_lines(message: String, lines: Vec<String>) -> anyhow::Error {
+    anyhow::Error::new(Below(lines)).context(message)
+}
+
+/// Says what went wrong and why.
+pub(crate) fn complain_of(error: &anyhow::Error) {
+    complain(&with_causes(error));
+    let below = error
+        .downcast_ref::<Below>()
+        .map_or(&[][..], |below| &below.0);
+    for line in below {
+        let _ = writeln!(io::stderr(), "{}", printable(line));
+    }
+}
+
 /// An error with its causes, each once: a message may have its cause's words already.
-pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+fn with_causes(error: &anyhow::Error) -> String {
     let mut words = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    let causes = error.chain().filter(|cause| !cause.is::<Below>());
+    for cause in causes.map(ToString::to_string) {
         if words.is_empty() {
             words = cause;
         } else if !words.contains(&cause) {
@@ -108,17 +138,15 @@ pub(crate) fn width(stream: &(impl IsTerminal + AsFd)) -> usize {
         .map_or(usize::MAX, |(width, _)| width.0.into())
 }
 
-/// `text` without control characters: names come from files, and terminals obey.
+/// `text` without what a terminal obeys, in one line: names come from files.
 pub(crate) fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' {
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    trommel_symbol::printable(text).into_owned()
+}
+
+/// The same of a text of several lines.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let lines = text.split('\n').map(trommel_symbol::printable);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A text in lines of at most `width` columns, of which `before` are taken in the first one and `indent` are left free in all others.
@@ -183,7 +211,7 @@ pub(crate) fn command_line(arguments: &[Vec<u8>]) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
         match str::from_utf8(argument) {
             Ok(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
-            Ok(text) if !text.chars().any(char::is_control) => {
+            Ok(text) if !text.contains(is_obeyed) => {
                 format!("'{}'", text.replace('\'', r"'\''"))
             }
             _ => escaped(argument),
@@ -203,7 +231,7 @@ fn escaped(argument: &[u8]) -> String {
                 '\r' => out += r"\r",
                 '\'' | '\\' => out.extend(['\\', c]),
                 // Octal digits end after three; hexadecimal ones would take the next letters along.
-                c if c.is_control() => {
+                c if is_obeyed(c) => {
                     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                         out += &format!("\\{byte:03o}");
                     }
@@ -248,7 +276,8 @@ mod tests {
 
     #[test]
     fn nothing_reaches_a_terminal_that_it_would_obey() {
-        assert_eq!(printable("a\x1b[31mb\r"), "a\\u{1b}[31mb\\r");
+        assert_eq!(printable("a\x1b[31mb\r\n"), "a\\u{1b}[31mb\\r\\n");
+        assert_eq!(printable_lines("a\tb\nc"), "a\\tb\nc");
         assert_eq!(
             command_line(&[b"ls".to_vec(), b"it's".to_vec(), Vec::new()]),
             r"ls 'it'\''s' ''"
@@ -261,10 +290,10 @@ mod tests {
             &b"two\nlines\t\r"[..],
             b"it's \\ \x1b[31m7\x7f",
             b"\xff\xc3(",
-            "\u{85}\u{e9}\n".as_bytes(),
+            "\u{85}\u{e9}\n\u{202e}".as_bytes(),
         ] {
             let line = command_line(&[b"printf".to_vec(), b"%s".to_vec(), argument.to_vec()]);
-            assert!(!line.chars().any(char::is_control), "{line:?}");
+            assert!(!line.contains(is_obeyed), "{line:?}");
             let said = std::process::Command::new("bash")
                 .args(["-c", &line])
                 .output();

@@ -1,7 +1,8 @@
 //! BOLT's own format (`.fdata`): branches by function and offset.
 //!
 //! A line is `1 FUNCTION OFFSET 1 FUNCTION OFFSET MISPREDICTED COUNT`, offsets in hexadecimal. `0 [unknown] 0` stands for code of other files.
-//! Functions that are local to a source file have its name and a number after their own, as BOLT calls them: `f/file.c/1`. A function or a
+//! BOLT compares names byte by byte. A backslash stands before what would end a field, and nothing can stand for the end of a line: a function
+//! whose names all have one is code of no function. Functions that are local to a source file have its name and a number after their own, as BOLT calls them: `f/file.c/1`. A function or a
 //! part of one whose symbol was stripped is known by the entry in `.eh_frame` that describes it: `__BOLT_FDE_FUNCat1234`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -50,6 +51,23 @@ impl Format for Bolt {
         match own.is_some_and(|own| !own.symbols) {
             true => Err(input.nameless(module, self.name())),
             false => Ok(()),
+        }
+    }
+
+    fn left_out(&self, input: &Input<'_, '_>) -> Option<String> {
+        let (_, flow) = input.only(self.name()).ok()?;
+        let named = Named::new(input.symbols.function_symbols(flow.module));
+        let executed = |f: &&Function| {
+            flow.lines
+                .iter()
+                .any(|l| (f.start..f.end).contains(&l.start))
+        };
+        let nameless = named.functions.iter().filter(|f| f.name.is_none());
+        match nameless.filter(executed).count() {
+            0 => None,
+            number => Some(format!(
+                "{number} executed functions have an end of a line in their names, which no line of the format can hold: they are left out"
+            )),
         }
     }
 
@@ -105,53 +123,68 @@ pub(crate) fn rewrite(next: &Next<'_>, profile: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum At<'n> {
     Unknown,
-    Function(&'n str, u64),
+    Function(&'n [u8], u64),
 }
 
 impl At<'_> {
     fn write(self, out: &mut dyn Write) -> std::io::Result<()> {
         match self {
             Self::Unknown => write!(out, "0 [unknown] 0 "),
-            Self::Function(name, offset) => write!(out, "1 {name} {offset:x} "),
+            Self::Function(name, offset) => {
+                out.write_all(b"1 ")?;
+                out.write_all(name)?;
+                write!(out, " {offset:x} ")
+            }
         }
     }
 }
 
+/// A function and the name that BOLT gives it, as it is written; `None` where it cannot be.
+struct Function {
+    start: u64,
+    end: u64,
+    name: Option<Vec<u8>>,
+}
+
 /// The functions of a file by the names that BOLT gives them.
 struct Named {
-    /// Start, end and name, in the order of their starts.
-    functions: Vec<(u64, u64, String)>,
+    /// In the order of their starts.
+    functions: Vec<Function>,
 }
 
 impl Named {
     fn new(symbols: Vec<FunctionSymbol>) -> Self {
         let mut times: HashMap<Vec<u8>, usize> = HashMap::new();
-        let mut functions: Vec<(u64, u64, String)> = Vec::new();
+        let mut functions: Vec<Function> = Vec::new();
         for symbol in symbols {
+            let mut numbered = |name: Vec<u8>| {
+                let number = times.entry(name.clone()).or_default();
+                *number += 1;
+                field(&[name, format!("/{number}").into_bytes()].concat())
+            };
             let name = match symbol.local {
-                false => symbol.name,
+                false => field(&symbol.name),
                 true => {
-                    let mut name = symbol.name;
                     // BOLT numbers all local functions of a name, and those of a name and a file.
-                    let mut number = times.entry(name.clone()).or_default();
-                    *number += 1;
-                    if let Some(file) = symbol.file {
-                        name.push(b'/');
-                        name.extend(file);
-                        number = times.entry(name.clone()).or_default();
-                        *number += 1;
-                    }
-                    name.extend(format!("/{number}").into_bytes());
-                    name
+                    let of_file = (symbol.file).map(|f| [&symbol.name[..], b"/", &f].concat());
+                    let plain = numbered(symbol.name);
+                    of_file.and_then(numbered).or(plain)
                 }
             };
             let end = symbol.start.saturating_add(symbol.size);
             match functions.last_mut() {
-                // The first name of a place is enough: BOLT knows all of them.
-                Some((start, known, _)) if *start == symbol.start => *known = end.max(*known),
+                // One name of a place is enough: BOLT knows all of them.
+                Some(known) if known.start == symbol.start => {
+                    known.end = end.max(known.end);
+                    known.name = known.name.take().or(name);
+                }
                 // To BOLT a symbol within a function is another entry of it.
-                Some((_, known, _)) if symbol.start < *known => {}
-                _ => functions.push((symbol.start, end, escaped(&name))),
+                Some(known) if symbol.start < known.end => {}
+                _ => functions.push(Function {
+                    start: symbol.start,
+                    end,
+                    name,
+                }),
             }
         }
         Self { functions }
@@ -160,43 +193,50 @@ impl Named {
     /// Adds functions that have no symbol, but are described.
     fn add_stripped(&mut self, spans: &Spans, sections: &[(u64, Vec<u8>)]) {
         let functions = spans.all().iter().filter(|span| !span.stub && span.sized);
-        let has_name = |span: &&Span| self.at(span.range.start) != At::Unknown;
-        let stripped: Vec<&Span> = functions.filter(|span| !has_name(span)).collect();
+        let is_known = |span: &&Span| self.around(span.range.start).is_some();
+        let stripped: Vec<&Span> = functions.filter(|span| !is_known(span)).collect();
         for Span { range, .. } in stripped {
             let section = sections.iter().find(|(start, _)| *start == range.start);
             let name = match section {
-                Some((_, name)) => format!("{}/1", escaped(name)),
-                None => format!("__BOLT_FDE_FUNCat{:x}", range.start),
+                Some((_, name)) => field(&[name, &b"/1"[..]].concat()),
+                None => Some(format!("__BOLT_FDE_FUNCat{:x}", range.start).into_bytes()),
             };
-            self.functions.push((range.start, range.end, name));
+            self.functions.push(Function {
+                start: range.start,
+                end: range.end,
+                name,
+            });
         }
-        self.functions.sort_by_key(|(start, ..)| *start);
+        self.functions.sort_by_key(|function| function.start);
+    }
+
+    /// The function that an address is in.
+    fn around(&self, address: u64) -> Option<&Function> {
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let last = self.functions[..after].last()?;
+        (address < last.end || address == last.start).then_some(last)
     }
 
     fn at(&self, address: u64) -> At<'_> {
-        let after = self
-            .functions
-            .partition_point(|(start, ..)| *start <= address);
-        match self.functions[..after].last() {
-            Some((start, end, name)) if address < *end || address == *start => {
-                At::Function(name, address - start)
-            }
-            _ => At::Unknown,
-        }
+        let function = self.around(address);
+        function.map_or(At::Unknown, |function| match &function.name {
+            Some(name) => At::Function(name, address - function.start),
+            None => At::Unknown,
+        })
     }
 }
 
-/// A name with a backslash before what ends a field.
-fn escaped(name: &[u8]) -> String {
-    let mut out = String::new();
-    for c in String::from_utf8_lossy(name).chars() {
-        let c = if c == '\n' { ' ' } else { c };
-        if matches!(c, ' ' | '\\') {
-            out.push('\\');
+/// A name with a backslash before what ends a field; `None` of one with an end of a line.
+fn field(name: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(name.len());
+    for byte in name {
+        match byte {
+            b'\n' => return None,
+            b' ' | b'\\' => out.extend([b'\\', *byte]),
+            _ => out.push(*byte),
         }
-        out.push(c);
     }
-    out
+    Some(out)
 }
 
 #[cfg(test)]
@@ -221,7 +261,9 @@ mod tests {
         ]);
         let names = [0x10, 0x22, 0x30, 0x47, 0x50, 0x58, 0x0f].map(|at| match named.at(at) {
             At::Unknown => String::new(),
-            At::Function(name, offset) => format!("{name}+{offset:x}"),
+            At::Function(name, offset) => {
+                format!("{}+{offset:x}", String::from_utf8_lossy(name))
+            }
         });
         let wanted = [
             "main+0",
@@ -232,6 +274,30 @@ mod tests {
             "",
             "",
         ];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn names_are_the_bytes_of_the_file_and_none_ends_a_line() {
+        let symbol = |name: &[u8], start, file: Option<&[u8]>| FunctionSymbol {
+            name: name.into(),
+            start,
+            size: 8,
+            local: file.is_some(),
+            file: file.map(Into::into),
+        };
+        let named = Named::new(vec![
+            symbol(b"a b\\\x1b\r\xff", 0x10, None),
+            symbol(b"two\nlines", 0x20, None),
+            symbol(b"two\nnames", 0x30, None),
+            symbol(b"another", 0x30, None),
+            symbol(b"local", 0x40, Some(b"x\ny.c")),
+        ]);
+        let names = [0x10, 0x20, 0x30, 0x40].map(|at| match named.at(at) {
+            At::Unknown => &b"none"[..],
+            At::Function(name, _) => name,
+        });
+        let wanted = [&b"a\\ b\\\\\x1b\r\xff"[..], b"none", b"another", b"local/1"];
         assert_eq!(names, wanted);
     }
 
@@ -252,7 +318,9 @@ mod tests {
         ]);
         let names = [0x10, 0x1a, 0x2f, 0x30].map(|at| match named.at(at) {
             At::Unknown => String::new(),
-            At::Function(name, offset) => format!("{name}+{offset:x}"),
+            At::Function(name, offset) => {
+                format!("{}+{offset:x}", String::from_utf8_lossy(name))
+            }
         });
         assert_eq!(names, ["alias+0", "alias+a", "alias+1f", "next+0"]);
     }

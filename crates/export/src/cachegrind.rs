@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
 
+use trommel_symbol::printable;
+
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, instructions, name, one_line, unknown_file};
+use crate::lines::{Lines, by_function, instructions, name, unknown_file};
 
 /// The format.
 pub(crate) struct Cachegrind;
@@ -69,12 +71,16 @@ impl Format for Cachegrind {
             .command
             .iter()
             .map(|w| String::from_utf8_lossy(w));
-        let command = one_line(&words.collect::<Vec<_>>().join(" "));
-        writeln!(out, "desc: Counted by trommel\ncmd: {command}\nevents: Ir")?;
+        let command = words.collect::<Vec<_>>().join(" ");
+        writeln!(
+            out,
+            "desc: Counted by trommel\ncmd: {}\nevents: Ir",
+            printable(&command)
+        )?;
         for (file, functions) in &all {
-            writeln!(out, "fl={}", one_line(file))?;
+            writeln!(out, "fl={}", file)?;
             for (name, lines) in functions {
-                writeln!(out, "fn={}", one_line(name))?;
+                writeln!(out, "fn={}", name)?;
                 for (line, count) in lines {
                     writeln!(out, "{line} {count}")?;
                 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use trommel_code::{Exact, Program};
 use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::Code;
+use trommel_symbol::{Code, printable};
 use trommel_tuple::{ModuleId, Place};
 
 use crate::contexts::{Call, Contexts};
@@ -19,7 +19,7 @@ use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::graph::{Graph, Inclusive, Node};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, instructions, name, one_line, span_of, unknown_file};
+use crate::lines::{Lines, by_function, instructions, name, span_of, unknown_file};
 use crate::view::{ModuleFlow, Straight, Transfer, Way};
 
 /// The format.
@@ -126,7 +126,7 @@ impl<'p> Functions<'p> {
     }
 
     fn add(&mut self, input: &Input<'_, '_>, part: &Part<'_>) {
-        let object: Rc<str> = one_line(&input.path(part.module)).into();
+        let object: Rc<str> = input.path(part.module).into();
         let Some(code) = self.program.modules.get(&part.module) else {
             return;
         };
@@ -138,7 +138,7 @@ impl<'p> Functions<'p> {
             self.all.push(Function {
                 name: name(&object, &code.spans, span),
                 object: Rc::clone(&object),
-                file: first.map_or_else(unknown_file, |(file, _)| one_line(file).into()),
+                file: first.map_or_else(unknown_file, |(file, _)| Rc::clone(file)),
                 line: first.map_or(0, |(_, line)| line),
                 straights: straights.into_iter().copied().collect(),
                 stub: whole.is_some_and(|span| span.stub),
@@ -347,7 +347,7 @@ impl Writer<'_, '_> {
             .command
             .iter()
             .map(|w| String::from_utf8_lossy(w));
-        let command = one_line(&words.collect::<Vec<_>>().join(" "));
+        let command = words.collect::<Vec<_>>().join(" ");
         let total = parts
             .iter()
             .map(|part| part.flow.executed())
@@ -358,9 +358,10 @@ impl Writer<'_, '_> {
         };
         write!(
             self.out,
-            "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {command}\n\
+            "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {}\n\
              desc: Inclusive: {inclusive}\n\
-             positions: instr line\nevents: Ir\nsummary: {total}\n\n"
+             positions: instr line\nevents: Ir\nsummary: {total}\n\n",
+            printable(&command)
         )
     }
 
@@ -397,7 +398,7 @@ impl Writer<'_, '_> {
             writeln!(self.out, "ob={object}")?;
         }
         let file = compressed(&mut self.names.files, &function.file);
-        let called = compressed(&mut self.names.functions, &unique(function));
+        let called = compressed(&mut self.names.functions, &function.name);
         writeln!(self.out, "fl={file}\nfn={called}")?;
         self.at = Position {
             object: Rc::clone(&function.object),
@@ -434,7 +435,7 @@ impl Writer<'_, '_> {
         };
         if *self.at.file != **file {
             let way = if **file == *function.file { "fe" } else { "fi" };
-            let name = compressed(&mut self.names.files, &one_line(file));
+            let name = compressed(&mut self.names.files, file);
             writeln!(self.out, "{way}={name}")?;
             self.at.file = Rc::clone(file);
         }
@@ -459,7 +460,7 @@ impl Writer<'_, '_> {
             writeln!(self.out, "cob={object}")?;
         }
         let file = compressed(&mut self.names.files, &callee.file);
-        let name = compressed(&mut self.names.functions, &unique(callee));
+        let name = compressed(&mut self.names.functions, &callee.name);
         writeln!(self.out, "cfi={file}\ncfn={name}")?;
         writeln!(
             self.out,
@@ -501,9 +502,4 @@ impl Writer<'_, '_> {
             Way::NotTaken | Way::Fall | Way::Back | Way::Call => Ok(()),
         }
     }
-}
-
-/// Callgrind's readers tell functions apart by name: local functions of one name need more.
-fn unique(function: &Function) -> String {
-    one_line(&function.name)
 }

@@ -9,7 +9,6 @@ use trommel_tuple::ModuleId;
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::one_line;
 use crate::view::ModuleFlow;
 
 /// The format.
@@ -59,7 +58,7 @@ impl Format for Drcov {
                 extent.start.wrapping_add(bias),
                 extent.end.wrapping_add(bias),
             );
-            let path = one_line(&input.path(*module));
+            let path = input.path(*module);
             writeln!(
                 out,
                 "{number}, {base:#018x}, {end:#018x}, {:#018x}, {path}",

@@ -98,6 +98,10 @@ pub trait Format: Sync {
     fn check(&self, _input: &Input<'_, '_>, _module: ModuleId) -> Result<(), ExportError> {
         Ok(())
     }
+    /// Says in words what the format cannot hold of the chosen modules, where there is such.
+    fn left_out(&self, _input: &Input<'_, '_>) -> Option<String> {
+        None
+    }
     /// Writes the profile.
     ///
     /// # Errors

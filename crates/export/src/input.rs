@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use trommel_code::Program;
 use trommel_profile::{Module, Profile};
-use trommel_symbol::{Code, Symbols};
+use trommel_symbol::{Code, Symbols, printable};
 use trommel_tuple::{Kind, ModuleId};
 
 use crate::error::ExportError;
@@ -65,10 +65,10 @@ impl<'f> Input<'_, 'f> {
         self.profile.module(id)
     }
 
-    /// Path of a module, as far as it is text.
+    /// Path of a module, printable.
     pub fn path(&self, id: ModuleId) -> String {
         let path = self.module(id).map_or(&b""[..], |module| &module.path);
-        String::from_utf8_lossy(path).into_owned()
+        printable(&String::from_utf8_lossy(path)).into_owned()
     }
 
     /// The only module that is meant, with its code and what was executed of it.

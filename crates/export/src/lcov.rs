@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::rc::Rc;
 
-use trommel_symbol::{Code, LineOffset, Sources, Span, Spans};
+use trommel_symbol::{Code, LineOffset, Sources, Span, Spans, printable};
 use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::{ByLine, one_line, span_of};
+use crate::lines::{ByLine, span_of};
 use crate::view::ModuleFlow;
 
 /// The format.
@@ -92,7 +92,7 @@ impl Format for Lcov {
         let mut functions = functions(input, &flow, &sources);
         add_inlined(&mut functions, input, (&code, &flow), &sources);
         for (file, counts) in &lines {
-            writeln!(out, "TN:\nSF:{}", one_line(file))?;
+            writeln!(out, "TN:\nSF:{}", printable(file))?;
             let none = BTreeMap::new();
             let of_file = functions.get(file).unwrap_or(&none);
             for (name, (line, _)) in of_file {
@@ -144,6 +144,11 @@ fn named<'s>(span: &'s Span, sources: &'s Sources) -> &'s [u8] {
     linkage.filter(|_| !is_part).unwrap_or(&span.name)
 }
 
+/// A function's name as a field, which ends at a comma.
+fn field(name: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(name)).replace(',', ";")
+}
+
 /// Line and calls of each function, by file and name.
 type ByFile = BTreeMap<Rc<str>, BTreeMap<String, (u32, u64)>>;
 
@@ -166,7 +171,7 @@ fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) ->
             continue;
         };
         let count = most(flow, &(start..start.saturating_add(1)));
-        let name = one_line(&String::from_utf8_lossy(linkage)).replace(',', ";");
+        let name = field(linkage);
         let of_file = all.entry(row.file).or_default();
         let (line, calls) = of_file.entry(name).or_insert((row.line, 0));
         *line = row.line.min(*line);
@@ -206,7 +211,7 @@ fn add_inlined(
                 if !known.insert((sources.start_of(at), copy)) {
                     continue;
                 }
-                let name = one_line(&String::from_utf8_lossy(name)).replace(',', ";");
+                let name = field(name);
                 let is_innermost = depth + 1 == frames.len();
                 let own = all
                     .get(&row.file)

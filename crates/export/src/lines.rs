@@ -1,10 +1,11 @@
 //! Instructions of straight lines, and their source lines and functions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
-use trommel_symbol::{Code, SourceRow, Spans, Symbols, demangle};
+use trommel_symbol::{Code, SourceRow, Spans, Symbols, demangle, printable};
 
 use crate::view::{ModuleFlow, Straight};
 
@@ -19,7 +20,7 @@ pub(crate) fn instructions<'c>(
     Decoder::with_ip(64, bytes, line.start, DecoderOptions::NONE).into_iter()
 }
 
-/// Source lines of what was executed of a module.
+/// Source lines of what was executed of a module, in files with printable names.
 pub(crate) struct Lines(Vec<SourceRow>);
 
 impl Lines {
@@ -31,6 +32,11 @@ impl Lines {
             return Self(Vec::new());
         };
         let mut rows = symbols.rows(flow.module, &(start..end));
+        for row in &mut rows {
+            if let Cow::Owned(file) = printable(&row.file) {
+                row.file = file.into();
+            }
+        }
         rows.sort_by_key(|row| row.range.start);
         Self(rows)
     }
@@ -67,10 +73,10 @@ pub(crate) fn span_of(spans: &Spans, at: u64) -> Option<usize> {
     spans.find(at).map(|number| spans.whole(number))
 }
 
-/// The name that people are shown, as in reports: demangled, of a stub with `@plt`, of a function without a name its module and start. Code in
+/// The name that people are shown, as in reports: printable, demangled, of a stub with `@plt`, of a function without a name its module and start. Code in
 /// no function is its module.
 pub(crate) fn name(path: &str, spans: &Spans, number: Option<usize>) -> String {
-    let module = one_line(path.rsplit('/').next().unwrap_or(path));
+    let module = printable(path.rsplit('/').next().unwrap_or(path)).into_owned();
     let Some(span) = number.and_then(|n| spans.all().get(n)) else {
         return match module.starts_with('[') {
             true => module,
@@ -79,18 +85,13 @@ pub(crate) fn name(path: &str, spans: &Spans, number: Option<usize>) -> String {
     };
     match span.name.is_empty() {
         true => by_start(&module, span.range.start),
-        false => one_line(&demangle(&span.name)),
+        false => printable(&demangle(&span.name)).into_owned(),
     }
 }
 
 /// The name of a function without a name: `libc.so.6+0x12340`.
 pub(crate) fn by_start(module: &str, start: u64) -> String {
     format!("{module}+{start:#x}")
-}
-
-/// A text without line ends, as formats of lines need it.
-pub(crate) fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 /// Executions of each source line, by file.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use anyhow::{Result, bail};
 use trommel_export::{Format, Input, Modules};
 use trommel_profile::{Module, Profile};
+use trommel_symbol::printable;
 use trommel_tuple::ModuleId;
 
 use super::mains::Mains;
@@ -201,7 +202,7 @@ pub(super) fn lacks_sources(input: &mut Input<'_, '_>) -> bool {
         let range = *start..start.saturating_add(bytes.len() as u64);
         let rows = input.symbols.rows(only, &range);
         let mut files = rows.into_iter().map(|row| row.file);
-        files.any(|file| known.insert(Rc::clone(&file)) && !Path::new(&*file).is_file())
+        files.any(|file| known.insert(Rc::clone(&file)) && !Path::new(&*printable(&file)).is_file())
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trommel_host::serve::control::client::{Ask, ask, is_name, name_of};
 
 use super::question;
-use crate::output::{self, grouped, printable};
+use crate::output::{self, grouped, printable, printable_lines};
 
 const SCHEMA: &str = "trommel.queries/1";
 /// Titles of the numbers of a query, as the session gives them.
@@ -76,7 +76,7 @@ pub(super) fn remove(what: &str, pid: i32) -> Result<ExitCode> {
 
 fn done(said: &str) -> Result<ExitCode> {
     let mut out = output::stdout();
-    writeln!(out, "{}", printable(said))?;
+    writeln!(out, "{}", printable_lines(said))?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

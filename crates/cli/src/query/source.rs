@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use trommel_query::{Assembly, Diagnostic, Severity, assemble, image};
 
-use crate::output::{self, printable};
+use crate::output::{self, printable_lines};
 
 /// A file that was read, and what became of it.
 pub(super) struct Source {
@@ -44,7 +44,11 @@ pub(super) fn complain(name: &str, text: &str, found: &[Diagnostic]) {
     let mut stderr = std::io::stderr();
     for diagnostic in found {
         // When even stderr is gone there is nobody to tell.
-        let _ = write!(stderr, "{}", printable(&diagnostic.render(name, text)));
+        let _ = write!(
+            stderr,
+            "{}",
+            printable_lines(&diagnostic.render(name, text))
+        );
     }
     let errors = found.iter().filter(|d| d.severity == Severity::Error);
     match errors.count() {

@@ -49,7 +49,7 @@ fn shown(view: &mut View<'_>, custom: &Custom, value: u64, known: &Value) -> Str
     match (&known.text, custom.places) {
         (_, true) => view.name(Place::from_word(value)),
         // In one line.
-        (Some(text), false) => short(&printable(&text.replace('\n', "\\n"))),
+        (Some(text), false) => short(&printable(text)),
         (None, false) => format!("{value:#x}"),
     }
 }

@@ -149,8 +149,7 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows
-            .push(cells.map(|cell| printable(&cell).replace('\n', r"\n")));
+        self.rows.push(cells.map(|cell| printable(&cell)));
     }
 
     /// Returns true if there are no rows.

@@ -13,6 +13,7 @@ mod kcachegrind;
 mod landings;
 mod names;
 mod next;
+mod obeyed;
 mod opened;
 mod optimisers;
 mod parts;
@@ -47,6 +48,7 @@ fn main() {
         .chain(landings::ALL)
         .chain(optimisers::ALL)
         .chain(paths::ALL)
+        .chain(obeyed::ALL)
         .chain(opened::ALL)
         .chain(refusals::ALL)
         .chain(rewritten::ALL)

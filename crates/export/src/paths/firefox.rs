@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::Symbols;
+use trommel_symbol::{Symbols, printable};
 use trommel_tuple::ModuleId;
 
 use super::apart::Owner;
@@ -51,7 +51,7 @@ fn write(
         "interval": 1.0,
         "preprocessedProfileVersion": VERSION,
         "processType": 0,
-        "product": paths.program(),
+        "product": printable(&paths.program()),
         "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs" },
         "startTime": run.started as f64 / MS,
         "symbolicated": true,
@@ -107,6 +107,7 @@ fn modules(paths: &CallPaths<'_>) -> Vec<ModuleId> {
 
 fn lib(paths: &CallPaths<'_>, id: ModuleId) -> Value {
     let path = paths.module(id);
+    let path = printable(&path);
     let name = path.rsplit('/').next().unwrap_or(&path);
     let module = paths.profile.module(id);
     let build_id = module.map_or(&[][..], |module| &module.build_id);
@@ -131,18 +132,21 @@ fn thread(
     used: &[ModuleId],
     (pid, time): (&str, f64),
 ) -> Value {
-    let functions = &paths.functions;
-    let mut strings: Vec<String> = functions.iter().map(|f| f.name.to_string()).collect();
+    let (functions, program) = (&paths.functions, printable(owner.program));
+    let mut strings: Vec<String> = functions
+        .iter()
+        .map(|f| printable(&f.name).into_owned())
+        .collect();
     let first_module = strings.len();
     strings.extend(used.iter().map(|id| {
         let path = paths.module(*id);
-        path.rsplit('/').next().unwrap_or(&path).to_owned()
+        printable(path.rsplit('/').next().unwrap_or(&path)).into_owned()
     }));
     let files: Vec<Value> = functions
         .iter()
         .map(|function| match &function.file {
             Some(file) => {
-                strings.push(file.to_string());
+                strings.push(printable(file).into_owned());
                 json!(strings.len() - 1)
             }
             None => Value::Null,
@@ -177,12 +181,12 @@ fn thread(
         "markers": { "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": [] },
         "nativeSymbols": { "length": 0, "address": [], "functionSize": [], "libIndex": [], "name": [] },
         "stringArray": strings,
-        "name": owner.program,
+        "name": program,
         "isMainThread": true,
         "pausedRanges": [],
         "pid": pid,
         "tid": owner.tid.to_string(),
-        "processName": owner.program,
+        "processName": program,
         "processType": "default",
         "processStartupTime": 0.0,
         "processShutdownTime": Value::Null,

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::Symbols;
+use trommel_symbol::{Symbols, printable};
 
 use super::{CallPaths, PathFormat, unit};
 use crate::error::ExportError;
@@ -57,7 +57,7 @@ fn lines(paths: &CallPaths<'_>, program: &str, out: &mut dyn Write) -> Result<()
 
 /// A name as readers find it in a line. A number at its end, a word of its own, would be another cost.
 fn clean(name: &str) -> String {
-    let name = name.replace(';', ":").replace(['\n', '\r'], " ");
+    let name = printable(name).replace(';', ":");
     let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match name.trim().rsplit_once(char::is_whitespace) {
         Some((rest, word)) if is_number(word) => format!("{rest}_{word}"),

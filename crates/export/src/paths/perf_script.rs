@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::Symbols;
+use trommel_symbol::{Symbols, printable};
 
 use super::apart::Owner;
 use super::{CallPaths, PathFormat};
@@ -125,7 +125,7 @@ fn text(paths: &CallPaths<'_>, symbols: &mut Symbols<'_>, number: usize) -> Path
 }
 
 fn one_word(text: &str) -> String {
-    text.replace(char::is_whitespace, "_")
+    printable(text).replace(char::is_whitespace, "_")
 }
 
 /// A program's name as readers find it in a line: they put it before frames with semicolons. A word of digits would be the process, and what begins
@@ -140,7 +140,7 @@ fn header(program: &str) -> String {
 
 /// A function's name as readers find it in a line. They leave out a name that begins with a bracket, and take an arrow for an inlined call.
 fn function(name: &str) -> String {
-    let name = name.replace(['\n', '\r'], " ").replace("->", "- >");
+    let name = printable(name).replace("->", "- >");
     let name = name.trim();
     match name.strip_prefix('(') {
         Some(rest) => format!("{{{}", rest.replacen(')', "}", 1)),
@@ -175,9 +175,9 @@ mod tests {
         let text = String::from_utf8(written(&FORMAT, &samples).expect("perf script"));
         let text = text.expect("text");
         let (first, frames) = text.split_once('\n').expect("lines");
-        assert!(first.starts_with("a:b_c 0/0 "), "{first}");
+        assert!(first.starts_with("a:b\\nc 0/0 "), "{first}");
         let frames = frames.split_once("\n\n").expect("an end").0;
-        assert_eq!(frames.matches("(/bin/a;b_c)").count(), 2, "{frames}");
+        assert_eq!(frames.matches("(/bin/a;b\\nc)").count(), 2, "{frames}");
         assert_eq!(frames.lines().count(), 2, "{frames}");
     }
 

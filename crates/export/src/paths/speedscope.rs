@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use serde_json::json;
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::Symbols;
+use trommel_symbol::{Symbols, printable};
 use trommel_tuple::ModuleId;
 
 use super::{CallPaths, PathFormat, PathFunction};
@@ -40,7 +40,7 @@ fn write(
     symbols: &mut Symbols<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let head = json!({ "$schema": SCHEMA, "exporter": "trommel", "name": paths.program(), "activeProfileIndex": 0 });
+    let head = json!({ "$schema": SCHEMA, "exporter": "trommel", "name": printable(&paths.program()), "activeProfileIndex": 0 });
     // The object goes on.
     let head = head.to_string();
     write!(out, "{},\"profiles\":[", head.trim_end_matches('}'))?;
@@ -58,9 +58,9 @@ fn write(
         if number > 0 {
             out.write_all(b",")?;
         }
-        let mut frame = json!({ "name": &*function.name });
+        let mut frame = json!({ "name": printable(&function.name) });
         if let Some(file) = &function.file {
-            frame["file"] = json!(&**file);
+            frame["file"] = json!(printable(file));
         }
         write!(out, "{frame}")?;
     }
@@ -95,7 +95,11 @@ fn profile(
         Basis::Stacks => "nanoseconds",
         Basis::Contexts => "none",
     };
-    let name = json!(format!("{name}: {}", super::unit(paths.tree.basis)));
+    let name = json!(format!(
+        "{}: {}",
+        printable(name),
+        super::unit(paths.tree.basis)
+    ));
     let end = paths.total().own;
     write!(
         out,

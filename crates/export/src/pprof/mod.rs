@@ -14,6 +14,7 @@ use std::rc::Rc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use trommel_profile::{Module, Profile};
+use trommel_symbol::printable;
 
 use crate::error::ExportError;
 use crate::process::Process;
@@ -116,7 +117,9 @@ impl<'o> Builder<'o> {
         self.out.0.clear();
     }
 
+    /// The number of a text, which is written printable.
     fn text(&mut self, text: &str) -> u64 {
+        let text = &*printable(text);
         if let Some(known) = self.texts.get(text) {
             return *known;
         }
