@@ -52,6 +52,11 @@ pub(crate) fn size(file: &ObjectFile<'_>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// Returns true if debug information in `file` is compressed, and cannot be unpacked.
+pub(crate) fn is_damaged<'a>(file: &ObjectFile<'a>, files: &'a Files) -> bool {
+    SECTIONS.iter().any(|name| file.is_damaged(name, files))
+}
+
 /// A position in source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Position {

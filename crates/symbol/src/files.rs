@@ -49,8 +49,13 @@ struct Node {
     bytes: Bytes,
     /// The file that was mapped.
     file: Option<Identity>,
+    /// The part that these were packed in.
+    packed: Option<PackedKey>,
     next: OnceCell<Box<Node>>,
 }
+
+/// A packed part of a file: address, length, promised size, way of compression.
+type PackedKey = (usize, usize, Option<u64>, u32);
 
 /// A file as it was at some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +130,34 @@ impl Files {
         }
         self.room
             .set(self.room.get().saturating_sub(bytes.len() as u64));
-        self.push(Bytes::Owned(bytes), None)
+        self.push(Bytes::Owned(bytes), None, None)
+    }
+
+    /// Keeps the content of a packed part of a file here, which is found out once; `None` where it has none.
+    pub(crate) fn unpacked(
+        &self,
+        bytes: &[u8],
+        (size, way): (Option<u64>, u32),
+        unpack: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Option<&[u8]> {
+        // Bytes elsewhere do not stay, and others may take their place.
+        let range = bytes.as_ptr_range();
+        let holds = |node: &Node| {
+            let all = node.bytes.slice().as_ptr_range();
+            all.start <= range.start && range.end <= all.end
+        };
+        if !self.nodes().any(holds) {
+            return unpack().map(|content| self.keep(content));
+        }
+        let packed = Some((range.start.addr(), bytes.len(), size, way));
+        if let Some(node) = self.nodes().find(|node| node.packed == packed) {
+            return Some(node.bytes.slice()).filter(|content| !content.is_empty());
+        }
+        let content = unpack().unwrap_or_default();
+        self.room
+            .set(self.room.get().saturating_sub(content.len() as u64));
+        let kept = self.push(Bytes::Owned(content), None, packed);
+        Some(kept).filter(|content| !content.is_empty())
     }
 
     /// Keeps a meter of so much.
@@ -153,7 +185,7 @@ impl Files {
         }
         let file = File::open(path)?;
         let identity = Identity::of(&file.metadata()?);
-        Ok(self.push(Bytes::map(&file)?, Some(identity)))
+        Ok(self.push(Bytes::map(&file)?, Some(identity), None))
     }
 
     /// Returns what `make` makes of bytes here, and makes it once.
@@ -175,7 +207,7 @@ impl Files {
         std::iter::successors(first, |node| node.next.get()).map(|node| &**node)
     }
 
-    fn push(&self, bytes: Bytes, file: Option<Identity>) -> &[u8] {
+    fn push(&self, bytes: Bytes, file: Option<Identity>, packed: Option<PackedKey>) -> &[u8] {
         let mut slot = &self.first;
         while let Some(node) = slot.get() {
             slot = &node.next;
@@ -184,6 +216,7 @@ impl Files {
             Box::new(Node {
                 bytes,
                 file,
+                packed,
                 next: OnceCell::new(),
             })
         });
@@ -218,6 +251,25 @@ mod tests {
         assert_eq!((files.nodes().count(), files.room()), (2, 90));
         files.keep(vec![2; 10]);
         assert_eq!((files.nodes().count(), files.room()), (3, 80));
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_once() {
+        let files = Files::with_room(100);
+        let (one, two) = (files.keep(vec![1, 2, 3]), files.keep(vec![4]));
+        for other in [10, 20] {
+            let unpacked = |bytes, content: Option<usize>| {
+                let content = content.map(|length| vec![7; length]);
+                files
+                    .unpacked(bytes, (None, 0), || content)
+                    .map(<[u8]>::len)
+            };
+            assert_eq!(unpacked(&one[..2], Some(other)), Some(10));
+            assert_eq!(unpacked(&one[1..], Some(11)), Some(11));
+            assert_eq!(unpacked(two, (other == 20).then_some(1)), None);
+            assert_eq!(unpacked(&[9], Some(other)), Some(other));
+        }
+        assert_eq!(files.room(), 100 - 4 - 10 - 11 - 20);
     }
 
     #[test]

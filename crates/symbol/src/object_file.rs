@@ -124,6 +124,15 @@ impl<'a> ObjectFile<'a> {
         }
     }
 
+    /// Returns true if a section is compressed, and has no content: it is damaged, or unpacks to more than there may be.
+    pub(crate) fn is_damaged(&self, name: &str, files: &'a Files) -> bool {
+        let Some((found, section)) = self.debug_section(name) else {
+            return false;
+        };
+        let packed = Packed::of(found, section.sh_flags(LE), self.raw(section));
+        packed.is_some_and(|packed| packed.size() > 0 && packed.unpack(files).is_none())
+    }
+
     /// The section of a name, such as `.debug_info`, or `.zdebug_info` in its place.
     pub(crate) fn debug_section(&self, name: &str) -> Option<(&'a [u8], &'a Section)> {
         let older = |found: &[u8]| {

@@ -19,8 +19,10 @@ use crate::files::Files;
 
 /// No debug section of a program that people run is larger once unpacked.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// DEFLATE cannot do better than this. What others pack better is no debug information.
-const MAX_RATIO: u64 = 1032;
+/// Debug information and symbols become a tenth, or a thirtieth where they repeat each other. What was packed better is none.
+const MAX_RATIO: u64 = 100;
+/// A part may have so many bytes whatever it was packed to: tables of a small program are mostly zeros.
+const LITTLE: u64 = 1 << 20;
 /// Dictionary of an xz file at most, and what the decoder needs besides: `xz -9` takes 65 MiB.
 const XZ_MEMORY: u64 = 128 << 20;
 /// Exponent of the largest window of zstd: its own default limit.
@@ -85,12 +87,18 @@ impl<'a> Packed<'a> {
 
     /// The content, kept in `files`; `None` where it is damaged or too large.
     pub(crate) fn unpack(self, files: &'a Files) -> Option<&'a [u8]> {
-        let possible = (self.bytes.len() as u64 + 1).saturating_mul(MAX_RATIO);
-        let most = MAX_UNPACKED.min(possible).min(files.room());
+        let promised = (self.size, self.way as u32);
+        files.unpacked(self.bytes, promised, || self.content(files.room()))
+    }
+
+    /// The content, where it has at most so many bytes.
+    fn content(self, room: u64) -> Option<Vec<u8>> {
+        let possible = LITTLE + (self.bytes.len() as u64).saturating_mul(MAX_RATIO);
+        let most = MAX_UNPACKED.min(possible).min(room);
         if self.size.is_some_and(|size| size > most) {
             return None;
         }
-        let out = match self.way {
+        match self.way {
             Way::Zlib => self.read(flate2::read::ZlibDecoder::new(self.bytes), most),
             Way::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(self.bytes).ok()?;
@@ -103,8 +111,7 @@ impl<'a> Packed<'a> {
                 self.read(decoder, most)
             }
             Way::Unknown => None,
-        }?;
-        Some(files.keep(out))
+        }
     }
 
     /// All that a decoder gives, which is at most `most` bytes.

@@ -576,6 +576,8 @@ struct Opened<'a> {
     debug: OnceCell<Option<Debug<'a>>>,
     /// Debug information was not read to its end.
     spent: Cell<bool>,
+    /// Debug information could not be unpacked.
+    damaged: Cell<bool>,
     complain: Option<fn(&str)>,
 }
 
@@ -599,6 +601,7 @@ impl<'a> Opened<'a> {
             index: OnceCell::new(),
             debug: OnceCell::new(),
             spent: Cell::new(false),
+            damaged: Cell::new(false),
             complain: None,
         }
     }
@@ -648,17 +651,20 @@ impl<'a> Opened<'a> {
     fn missing_lines(&self) -> Option<String> {
         let debug = self.debug.get().and_then(Option::as_ref);
         let spent = self.spent.get() || debug.is_some_and(Debug::is_spent);
-        spent.then(|| {
-            format!(
-                "{}: its debug information refers to the same bytes again and again, so lines and inlined functions are missing; \
-                 build or install it again",
-                self.path.display()
-            )
-        })
+        let why = match (self.damaged.get(), spent) {
+            (true, _) => "is compressed, and is damaged or unpacks to far more than it could",
+            (_, true) => "refers to the same bytes again and again",
+            _ => return None,
+        };
+        Some(format!(
+            "{}: its debug information {why}, so lines and inlined functions are missing; build or install it again",
+            self.path.display()
+        ))
     }
 
     fn dwarf(&self, files: &'a Files) -> Option<Dwarf<'a>> {
         let (file, path) = self.with_debug(files)?;
+        self.damaged.set(debug::is_damaged(file, files));
         let shared = self.places.shared(file, path, files);
         debug::dwarf(file, shared.as_ref(), files)
     }

@@ -142,6 +142,36 @@ proptest! {
     }
 }
 
+/// Sections that promise another size than they have.
+#[test]
+fn what_cannot_be_unpacked_is_said() {
+    let missing = |bytes: Vec<u8>| {
+        let files = Files::new();
+        let mut symbols = of_image(&files, bytes);
+        let _ = symbols.line(Place::new(ModuleId(1), Vaddr(0x1000)));
+        symbols.missing_lines(ModuleId(1))
+    };
+    let mut bytes = packed_program().to_vec();
+    assert_eq!(missing(bytes.clone()), None);
+    // The header of a section has its way and its size, and stands before the magic number of zstd.
+    let heads = bytes.windows(28).enumerate();
+    let is_head = |head: &[u8]| {
+        head[..8] == [2, 0, 0, 0, 0, 0, 0, 0] && head[24..] == [0x28, 0xb5, 0x2f, 0xfd]
+    };
+    let heads: Vec<usize> = heads
+        .filter(|(_, head)| is_head(head))
+        .map(|(at, _)| at)
+        .collect();
+    assert!(heads.len() > 2, "{heads:?}");
+    for size in [1 << 40, u64::MAX, 1] {
+        for head in &heads {
+            bytes[head + 8..head + 16].copy_from_slice(&size.to_le_bytes());
+        }
+        let why = missing(bytes.clone()).expect("a reason");
+        assert!(why.contains("damaged or unpacks to far more"), "{why}");
+    }
+}
+
 /// A function that would end beyond all addresses.
 #[test]
 fn a_size_that_overflows_is_left_out() {
