@@ -173,6 +173,24 @@ fn processes_programs_times_and_machines_are_told_apart() {
     );
 }
 
+/// A FIFO has no end until somebody writes to it.
+#[test]
+fn what_is_no_file_is_left_out_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    fs::write(scratch.0.join("dropped.noise"), vec![b'1'; 1 << 20]).expect("written");
+    for name in ["dropped.other", "lock.here"] {
+        let made = std::process::Command::new("mkfifo")
+            .arg(scratch.0.join(name))
+            .status();
+        assert!(made.expect("mkfifo").success());
+    }
+    let reading = database.read(&EpochFilter::default()).expect("read");
+    assert_eq!((reading.dropped.len(), reading.skipped.len()), (0, 2));
+    let kept = database.keep(HOST, 0, LATER);
+    assert!(kept.is_err_and(|why| why.to_string().contains("lock.here")));
+}
+
 #[test]
 fn what_is_merged_stays_and_what_is_dropped_is_told() {
     let scratch = Scratch::new();

@@ -20,6 +20,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
@@ -27,7 +28,11 @@ use crate::object_file::ObjectFile;
 use crate::packed::Packed;
 
 /// Bytes of the largest file that is added up to see whether a link means it. A larger one takes longer than anybody waits, or has holes.
-const MOST_SUMMED: usize = 16 << 30;
+const MOST_SUMMED: u64 = 16 << 30;
+/// Bytes of a file that is believed to have no holes, and times that a larger one may be greater than what of it is on the disk: file systems
+/// compress. Holes would be read, and take memory.
+const MOST_HOLLOW: u64 = 256 << 20;
+const MAX_HOLES: u64 = 64;
 
 /// Directories that separate debug files are looked for in.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,11 +135,10 @@ impl DebugPlaces {
                 self.root.join(below).join(name),
             ]
         });
-        let fits = |file: &ObjectFile<'_>| {
-            file.bytes().len() <= MOST_SUMMED && crc32fast::hash(file.bytes()) == checksum
-        };
+        let fits = |file: &ObjectFile<'_>| crc32fast::hash(file.bytes()) == checksum;
         candidates
             .into_iter()
+            .filter(|candidate| can_be_summed(candidate))
             .find_map(|candidate| Separate::open(candidate, files, fits))
     }
 
@@ -192,6 +196,15 @@ impl<'a> Separate<'a> {
     }
 }
 
+/// Returns true of a file that is added up in a short time. Its size is what is there, not what holes promise.
+fn can_be_summed(path: &Path) -> bool {
+    let Ok(metadata) = path.metadata() else {
+        return false;
+    };
+    let (size, there) = (metadata.len(), metadata.blocks().saturating_mul(512));
+    size <= MOST_HOLLOW || (size <= MOST_SUMMED && size / MAX_HOLES <= there)
+}
+
 /// Name and checksum in the content of a `.gnu_debuglink` section.
 fn link(section: &[u8]) -> Option<(&OsStr, u32)> {
     let end = section.iter().position(|&c| c == 0)?;
@@ -212,6 +225,23 @@ pub(crate) fn mini<'a>(file: &ObjectFile<'a>, files: &'a Files) -> Option<Object
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_file_of_holes_is_not_added_up() {
+        let path = env::temp_dir().join(format!("trommel-holes-{}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a file");
+        for (size, can) in [
+            (0, true),
+            (MOST_HOLLOW, true),
+            (MOST_HOLLOW + 1, false),
+            (1 << 40, false),
+        ] {
+            file.set_len(size).expect("holes");
+            assert_eq!(can_be_summed(&path), can, "{size}");
+        }
+        std::fs::remove_file(&path).expect("removed");
+        assert!(!can_be_summed(&path));
+    }
 
     #[test]
     fn a_link_has_a_plain_name_and_a_checksum() {

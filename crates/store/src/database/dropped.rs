@@ -1,6 +1,7 @@
 //! Records of what was dropped, one a host.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::Database;
@@ -22,6 +23,8 @@ pub struct Dropped {
 }
 
 const DROPPED: &str = "dropped.";
+/// A record has four numbers and a checksum.
+const MOST_BYTES: u64 = 1 << 10;
 
 impl Database {
     pub(super) fn dropped_file(&self, host: &str) -> PathBuf {
@@ -31,10 +34,13 @@ impl Database {
 
 /// `None`: there is none.
 pub(super) fn parse(path: &Path) -> Result<Option<Dropped>, StoreError> {
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|source| StoreError::read(path, source))?,
+    let file = match crate::open(path) {
+        Err(StoreError::Missing { .. }) => return Ok(None),
+        other => other?,
     };
+    let mut text = Vec::new();
+    let read = file.take(MOST_BYTES).read_to_end(&mut text);
+    read.map_err(|source| StoreError::read(path, source))?;
     let corrupt = || StoreError::Corrupt {
         path: path.to_owned(),
         at: 0,

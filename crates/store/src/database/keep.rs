@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,7 +68,10 @@ impl Database {
         let lock = self
             .directory()
             .join(format!("lock.{}", name::part(host.as_bytes())));
-        let open = OpenOptions::new().create(true).append(true).open(&lock);
+        let mut options = OpenOptions::new();
+        // A FIFO in its place would be waited for.
+        options.custom_flags(nix::libc::O_NONBLOCK);
+        let open = options.create(true).append(true).open(&lock);
         let file = open.map_err(|source| StoreError::write(&lock, source, Left::Nothing))?;
         if file.try_lock().is_err() {
             return Ok(Kept::default());
