@@ -142,8 +142,9 @@ impl<'f> Input<'_, 'f> {
                 "has its debug information in .zdebug sections, which LLVM does not read",
                 "link with -gz=zlib, or use autofdo",
             ),
+            // A line on stderr says why.
             _ if self.symbols.missing_lines(module).is_some() => (
-                "has debug information that refers to the same bytes again and again",
+                "has debug information that cannot be read to its end",
                 "build or install it again",
             ),
             _ if self.symbols.has_split_debug(module) => (
