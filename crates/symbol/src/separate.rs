@@ -216,6 +216,11 @@ fn link(section: &[u8]) -> Option<(&OsStr, u32)> {
     plain.then(|| (OsStr::from_bytes(name), u32::from_le_bytes(*checksum)))
 }
 
+/// Returns true if symbols are packed into the file itself.
+pub(crate) fn has_mini(file: &ObjectFile<'_>) -> bool {
+    file.section(".gnu_debugdata").is_some()
+}
+
 /// The symbols that are packed into the file itself.
 pub(crate) fn mini<'a>(file: &ObjectFile<'a>, files: &'a Files) -> Option<ObjectFile<'a>> {
     let packed = file.raw(file.section(".gnu_debugdata")?);

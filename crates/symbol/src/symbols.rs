@@ -16,7 +16,7 @@ use crate::elf;
 use crate::files::Files;
 use crate::listing::{FunctionSymbol, function_symbols, has_labels, section_symbols};
 use crate::object_file::ObjectFile;
-use crate::separate::{DebugPlaces, Separate, mini};
+use crate::separate::{DebugPlaces, Separate, has_mini, mini};
 use crate::sources::{self, Sources};
 use crate::spans::Spans;
 use crate::table::SymbolIndex;
@@ -138,7 +138,7 @@ impl<'a> Symbols<'a> {
         self
     }
 
-    /// Calls `complain` at the end with each of [`Self::missing_lines`].
+    /// Calls `complain` at the end with each of [`Self::missing_names`] and [`Self::missing_lines`].
     #[must_use]
     pub fn with_complaints(mut self, complain: fn(&str)) -> Self {
         self.complain = Some(complain);
@@ -410,6 +410,12 @@ impl<'a> Symbols<'a> {
         opened.as_ref().ok()?.missing_lines()
     }
 
+    /// Returns why names of a module are missing that its file has; `None` when all is well.
+    pub fn missing_names(&self, module: ModuleId) -> Option<String> {
+        let opened = self.modules.get(usize::from(module.0))?.opened.get()?;
+        opened.as_ref().ok()?.missing_names()
+    }
+
     fn slot(&mut self, module: ModuleId) -> &mut Source<'a> {
         let number = usize::from(module.0);
         if self.modules.len() <= number {
@@ -583,8 +589,12 @@ struct Opened<'a> {
 
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
-        if let (Some(complain), Some(missing)) = (self.complain, self.missing_lines()) {
-            complain(&missing);
+        let missing = [self.missing_names(), self.missing_lines()];
+        if let Some(complain) = self.complain {
+            missing
+                .iter()
+                .flatten()
+                .for_each(|missing| complain(missing));
         }
     }
 }
@@ -622,6 +632,18 @@ impl<'a> Opened<'a> {
         }
         let unpacked = self.mini.get_or_init(|| mini(&self.file, files));
         unpacked.as_ref()
+    }
+
+    /// Returns why names are missing that the file has packed; `None` when all is well.
+    fn missing_names(&self) -> Option<String> {
+        let is_damaged = matches!(self.mini.get(), Some(None)) && has_mini(&self.file);
+        is_damaged.then(|| {
+            format!(
+                "{}: its symbols in .gnu_debugdata are damaged, or unpack to far more than they could, so functions have no names; \
+                 build or install it again",
+                self.path.display()
+            )
+        })
     }
 
     fn index(&self, files: &'a Files) -> &SymbolIndex<'a> {

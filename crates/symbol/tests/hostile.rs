@@ -172,6 +172,24 @@ fn what_cannot_be_unpacked_is_said() {
     }
 }
 
+/// Symbols that are packed in an xz file, which is damaged.
+#[test]
+fn symbols_that_cannot_be_unpacked_are_said_to_be_missing() {
+    let missing = |bytes: Vec<u8>| {
+        let files = Files::new();
+        let mut symbols = of_image(&files, bytes);
+        let _ = symbols.locate(Place::new(ModuleId(1), Vaddr(0x1000)));
+        symbols.missing_names(ModuleId(1))
+    };
+    let mut bytes = packed_program().to_vec();
+    assert_eq!(missing(bytes.clone()), None);
+    let is_xz = |magic: &[u8]| magic == b"\xfd7zXZ\0";
+    let at = bytes.windows(6).position(is_xz).expect("an xz file");
+    bytes[at + 40] ^= 0xff;
+    let why = missing(bytes).expect("a reason");
+    assert!(why.contains(".gnu_debugdata"), "{why}");
+}
+
 /// A function that would end beyond all addresses.
 #[test]
 fn a_size_that_overflows_is_left_out() {
