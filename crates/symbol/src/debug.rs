@@ -11,6 +11,7 @@ use addr2line::{Context, Frame, LookupResult};
 use crate::files::Files;
 use crate::meter::{Meter, Metered};
 use crate::object_file::ObjectFile;
+use crate::unit_ranges;
 
 /// Nobody inlines deeper; a damaged tree may.
 const MAX_FRAMES: usize = 64;
@@ -94,7 +95,13 @@ fn load<'a>(
     files: &'a Files,
     meters: &mut Vec<&'a Meter>,
 ) -> Option<gimli::Dwarf<Metered<'a>>> {
-    let there = SECTIONS.map(|name| (name, file.unpacked(name, files)));
+    let mut there = SECTIONS.map(|name| (name, file.unpacked(name, files)));
+    if file.is_rewritten() {
+        let tables = there.iter_mut().find(|(name, _)| *name == ".debug_abbrev");
+        tables.into_iter().for_each(|(_, bytes)| {
+            *bytes = files.keep(unit_ranges::without(bytes));
+        });
+    }
     let all = there.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let section = |id: SectionId| {
         let wanted = there.iter().find(|(name, _)| *name == id.name());

@@ -67,6 +67,7 @@ mod sources;
 mod spans;
 mod symbols;
 mod table;
+mod unit_ranges;
 pub mod unwind;
 mod vdso;
 

@@ -65,6 +65,11 @@ impl<'a> ObjectFile<'a> {
             .map(|(_, s)| s)
     }
 
+    /// Returns true if BOLT has rewritten the file.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.section(".note.bolt_info").is_some()
+    }
+
     /// The bytes of a section as they are in the file.
     pub(crate) fn raw(&self, section: &'a Section) -> &'a [u8] {
         section.data(LE, self.bytes).unwrap_or_default()

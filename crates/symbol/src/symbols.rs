@@ -91,6 +91,8 @@ pub struct OwnTables {
     pub relocations: bool,
     /// BOLT has rewritten the file.
     pub rewritten: bool,
+    /// Tables of code that programs of Go's own compiler read while they run.
+    pub go: bool,
     /// BOLT's table of where its code was before (`--enable-bat`).
     pub origins: bool,
 }
@@ -296,7 +298,8 @@ impl<'a> Symbols<'a> {
             debug: file.debug_section(".debug_info").is_some(),
             old_packed: file.section(".zdebug_info").is_some(),
             relocations: file.sections().any(relocations),
-            rewritten: file.section(".note.bolt_info").is_some(),
+            rewritten: file.is_rewritten(),
+            go: file.section(".gopclntab").is_some(),
             origins: file.section(".note.bolt_bat").is_some(),
         })
     }
@@ -334,12 +337,12 @@ impl<'a> Symbols<'a> {
         let source = self.modules.get(usize::from(module.0))?;
         let opened = source.opened(self.files).as_ref().ok()?;
         let dwarf = opened.dwarf(self.files)?;
-        let index = opened.index(self.files);
-        let symbol = |at: u64| {
-            let symbol = index.find(at).filter(|symbol| symbol.start == at)?;
-            Some(symbol.name)
-        };
-        let sources = Sources::of(&dwarf.sections, symbol);
+        let mut named: HashMap<u64, Vec<Vec<u8>>> = HashMap::new();
+        for symbol in self.function_symbols(module) {
+            named.entry(symbol.start).or_default().push(symbol.name);
+        }
+        let symbols = |at: u64| named.get(&at).cloned().unwrap_or_default();
+        let sources = Sources::of(&dwarf.sections, symbols);
         opened.note(dwarf.is_spent());
         Some(sources).filter(|sources| !sources.is_empty())
     }

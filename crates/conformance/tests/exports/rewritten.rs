@@ -11,12 +11,18 @@ use trommel_conformance::recorded::Recorded;
 
 use super::optimisers::{accepted, by_clang, taken};
 use super::refusals::refused;
-use super::{Test, llvms, run, said, text};
+use super::{Test, llvm, llvms, run, said, text};
 
-pub(super) const ALL: &[(&str, Test)] = &[(
-    "rewritten: formats are right of what BOLT made, or refused",
-    rewritten,
-)];
+pub(super) const ALL: &[(&str, Test)] = &[
+    (
+        "rewritten: formats are right of what BOLT made, or refused",
+        rewritten,
+    ),
+    (
+        "rewritten: lines are known of functions that BOLT moved",
+        moved,
+    ),
+];
 
 fn rewritten() -> Result<(), String> {
     let all = llvms("llvm-bolt", "rewritten");
@@ -79,7 +85,7 @@ fn with_tables(original: &Recorded, new: &Recorded, bolt: &Path) -> Result<(), S
     }
     // The command that is printed, with a word on which program to rewrite.
     let (profile, printed) = new.exported("bolt-preagg", &[])?;
-    let (_, next) = printed.split_once("; next: ").ok_or(&*printed)?;
+    let (_, next) = printed.split_once("trommel: next: ").ok_or(&*printed)?;
     let bin = bolt.parent().map_or(String::new(), text);
     let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
@@ -99,4 +105,42 @@ fn with_tables(original: &Recorded, new: &Recorded, bolt: &Path) -> Result<(), S
         true => Ok(()),
         false => Err(format!("{outputs:?}, taken branches {branches:?}")),
     }
+}
+
+/// Two functions that are not executed stay where they are, and others are moved. BOLT 16 ends the ranges of their unit after the former.
+const UNIT: &str = "
+static volatile int sink;
+__attribute__((noinline)) int never(int n) { while (n > 3) n -= sink; return n; }
+__attribute__((noinline)) int neither(int n) { while (n > 4) n += sink; return n; }
+__attribute__((noinline)) static int often(int n) { for (int i = 0; i < n; i++) if (i % 3) sink += i; return sink; }
+int main(int argc, char **argv) { return (argc > 1 ? never(argc) + neither(argc) : often(1000)) & 0; }
+";
+
+fn moved() -> Result<(), String> {
+    let all = llvms("llvm-bolt", "moved");
+    let (Some(clang), Some(lld)) = (llvm("clang", "moved"), llvm("ld.lld", "moved")) else {
+        return Ok(());
+    };
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let source = scratch.path("unit.c");
+    let program = scratch.path("unit");
+    fs::write(&source, UNIT).map_err(|e| e.to_string())?;
+    let mut build = Command::new(clang);
+    build.args(["-O1", "-g", "-gdwarf-5", "-ffunction-sections"]);
+    build.args(["-Wl,--emit-relocs", "-o"]).arg(&program);
+    said(build.arg(format!("-fuse-ld={}", text(&lld))).arg(&source))?;
+    let original = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    let profile = original.export("bolt", &[])?;
+    for bolt in all {
+        let new = made(&original, &bolt, &profile, &["--update-debug-sections"])?;
+        let table = fs::read_to_string(new.export("csv", &[])?).map_err(|e| e.to_string())?;
+        let rows = table.lines().filter(|line| line.starts_with("block,"));
+        let of = |row: &&str| row.contains(",main,") || row.contains(",often,");
+        let own: Vec<&str> = rows.filter(of).collect();
+        let known = own.iter().filter(|row| row.contains("/unit.c,")).count();
+        if own.len() < 4 || known < own.len() {
+            return Err(format!("{}: {own:#?}", bolt.display()));
+        }
+    }
+    Ok(())
 }

@@ -94,8 +94,8 @@ pub(crate) fn is_split(dwarf: &Dwarf<Metered<'_>>) -> bool {
 }
 
 impl Sources {
-    /// Those of a module, with the symbol that begins at an address.
-    pub(crate) fn of(dwarf: &Dwarf<Metered<'_>>, symbol: impl Fn(u64) -> Option<Vec<u8>>) -> Self {
+    /// Those of a module, with the symbols that begin at an address.
+    pub(crate) fn of(dwarf: &Dwarf<Metered<'_>>, symbols: impl Fn(u64) -> Vec<Vec<u8>>) -> Self {
         let mut all = Self::default();
         let mut known = HashMap::new();
         let units = Units::of(dwarf);
@@ -111,7 +111,7 @@ impl Sources {
             let _ = reader.functions(&mut all.functions);
             let _ = rows(unit, &mut all.rows);
         }
-        all.name_by_symbols(symbol, &mut known);
+        all.name_by_symbols(symbols, &mut known);
         for (number, function) in all.functions.iter().enumerate() {
             let ranges = function.ranges.iter().map(|r| (r.start, r.end, number));
             all.ranges.extend(ranges);
@@ -124,7 +124,7 @@ impl Sources {
     /// Gives functions without a linkage name that of their symbol.
     fn name_by_symbols(
         &mut self,
-        symbol: impl Fn(u64) -> Option<Vec<u8>>,
+        symbols: impl Fn(u64) -> Vec<Vec<u8>>,
         known: &mut HashMap<Vec<u8>, u32>,
     ) {
         let mut found: HashMap<usize, u32> = HashMap::new();
@@ -133,7 +133,10 @@ impl Sources {
                 continue;
             };
             let plain = &self.names[function.name as usize];
-            if let Some(linkage) = symbol(range.start).and_then(|name| linkage_of(&name, plain)) {
+            let names = symbols(range.start).into_iter();
+            // The constructor of a base (`C2`) is the function, and that of a whole object (`C1`) another name of it.
+            let linkage = names.filter_map(|name| linkage_of(&name, plain)).max();
+            if let Some(linkage) = linkage {
                 found.insert(entry, number(&mut self.names, known, linkage));
             }
         }
@@ -253,6 +256,49 @@ fn linkage_of(symbol: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let name = symbol.split(|c| *c == b'.').next()?;
     let shown = demangle(name);
     let plain = std::str::from_utf8(plain).ok()?;
-    let is = shown.as_bytes() != name && shown.contains(plain);
+    let is = shown.as_bytes() != name && shown.contains(without_arguments(plain));
     is.then(|| name.to_vec())
+}
+
+/// A function's name without the arguments of a template, which compilers write in their own ways: `total<std::map<int, long> >`.
+fn without_arguments(plain: &str) -> &str {
+    const OPERATORS: [&str; 5] = ["<=>", "<<=", "<<", "<=", "<"];
+    let operator = plain.strip_prefix("operator");
+    let own = operator.and_then(|rest| OPERATORS.iter().find(|op| rest.starts_with(**op)));
+    let first = own.map_or(0, |op| "operator".len() + op.len());
+    match plain[first..].find('<') {
+        Some(0) if first == 0 => plain,
+        Some(at) => plain[..first + at].trim_end(),
+        None => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_names_an_instance_of_a_template_and_no_other_function() {
+        let symbol: &[u8] = b"_ZL5totalISt6vectorIiSaIiEEElRKT_";
+        assert_eq!(
+            linkage_of(symbol, b"total<std::vector<int> >").as_deref(),
+            Some(symbol)
+        );
+        assert_eq!(linkage_of(symbol, b"sum<std::vector<int> >"), None);
+    }
+
+    #[test]
+    fn operators_keep_their_own_signs() {
+        for (plain, wanted) in [
+            ("total<int>", "total"),
+            ("total", "total"),
+            ("operator()<int>", "operator()"),
+            ("operator< <int>", "operator<"),
+            ("operator<< <int>", "operator<<"),
+            ("operator<=><int>", "operator<=>"),
+            ("<lambda(int)>", "<lambda(int)>"),
+        ] {
+            assert_eq!(without_arguments(plain), wanted);
+        }
+    }
 }
