@@ -125,10 +125,14 @@ impl Recordings {
         if let Some((_, before)) = &self.sum {
             traits.like(before)?;
         }
-        for process in &processes {
+        // Samples have what is of no process first.
+        let (first, others) = processes.split_first().ok_or(Unlike::Empty)?;
+        let of_none = first.samples.is_some() && first.origin.pid == 0 && !others.is_empty();
+        for (number, process) in processes.iter().enumerate() {
+            let is_one = apart || number > 0 || !of_none;
             let own = process.sum.unwrap_or(Sum {
                 recordings: 0,
-                processes: 1,
+                processes: u64::from(is_one),
             });
             self.of.processes = self.of.processes.saturating_add(own.processes);
             self.of.recordings = self.of.recordings.saturating_add(own.recordings);

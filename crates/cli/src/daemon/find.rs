@@ -83,9 +83,7 @@ impl Selection {
             let name = name.trim_end_matches(DELETED).to_owned();
             let path = identity.program.as_os_str().as_bytes();
             match self {
-                Self::Named(patterns) if !patterns.iter().any(|p| is_named(p.as_bytes(), path)) => {
-                    None
-                }
+                Self::Named(patterns) if !are_named(patterns, pid, path) => None,
                 _ => Some(ProcessMatch { identity, name }),
             }
         };
@@ -121,6 +119,27 @@ fn identity(pid: i32) -> Option<Identity> {
         started,
         program,
     })
+}
+
+/// Returns true if one of the patterns names a process: by its program, or by what it is called. A link to a program has another name than
+/// its file (`redis-server`, `python3`).
+fn are_named(patterns: &[String], pid: i32, path: &[u8]) -> bool {
+    let own = patterns.iter().any(|p| is_named(p.as_bytes(), path));
+    own || called(pid).iter().any(|name| {
+        let mut plain = patterns.iter().filter(|p| !p.contains('/'));
+        plain.any(|p| matches(p.as_bytes(), name))
+    })
+}
+
+/// The kernel's name of a process, of which it keeps 15 bytes, and the name by which it was executed.
+fn called(pid: i32) -> Vec<Vec<u8>> {
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let command = read("cmdline");
+    let ends = |c: &u8| *c == 0 || *c == b' ';
+    let word = command.split(ends).next().unwrap_or_default();
+    let base = word.rsplit(|c| *c == b'/').next().unwrap_or_default();
+    let names = [read("comm").trim_ascii_end().to_vec(), base.to_vec()];
+    names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 
 /// Returns true if a pattern names a program: its path if there is a `/` in it, and its file name if not.

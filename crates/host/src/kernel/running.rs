@@ -3,7 +3,7 @@
 //! All facts are read before the process is touched, so that a refusal
 //! leaves it as it was.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -232,12 +232,33 @@ pub(crate) fn command_of(pid: i32) -> Vec<Vec<u8>> {
         std::thread::sleep(Duration::from_micros(200));
         bytes = read("cmdline");
     }
-    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let words = words_of(&bytes, program.as_deref());
     if words.is_empty() {
         let name = read("comm").trim_ascii_end().to_vec();
         return Vec::from_iter((!name.is_empty()).then_some(name));
     }
-    words.split(|&c| c == 0).map(<[u8]>::to_vec).collect()
+    words
+}
+
+/// The arguments in the text of `/proc/PID/cmdline`.
+///
+/// A server may have written a title over them (`redis-server *:6379`, `nginx: worker process`): one text, and nothing after it. Its words are
+/// taken then, unless the text is the path of the program.
+pub(crate) fn words_of(text: &[u8], program: Option<&Path>) -> Vec<Vec<u8>> {
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let words: Vec<&[u8]> = text.split(|&c| c == 0).collect();
+    let (first, others) = words.split_first().unwrap_or((&text, &[]));
+    let name = Path::new(OsStr::from_bytes(first)).file_name();
+    let is_program = name.is_some() && name == program.and_then(Path::file_name);
+    if is_program || !first.contains(&b' ') || others.iter().any(|word| !word.is_empty()) {
+        return words.into_iter().map(<[u8]>::to_vec).collect();
+    }
+    let title = first.split(|&c| c == b' ').filter(|word| !word.is_empty());
+    title.map(<[u8]>::to_vec).collect()
 }
 
 /// Returns whether a process like this one may trace its descendants only (Yama's first scope), and has no privilege to trace others.
@@ -332,6 +353,29 @@ mod tests {
         let stat = "12 (a) b) R 1 2 3 4 5 6 7 8 9 10 77 88 0 0";
         assert_eq!(modes_in(stat), Some([77, 88]));
         assert_eq!(modes_in("12 (a) R 1"), None);
+    }
+
+    #[test]
+    fn a_title_over_the_arguments_is_words_and_no_program_with_a_blank() {
+        let of = |text: &[u8], program: &str| -> Vec<String> {
+            let words = words_of(text, Some(Path::new(program)));
+            let text = |word| String::from_utf8(word).expect("text");
+            words.into_iter().map(text).collect()
+        };
+        let redis = b"redis-server *:6379\0\0\0\0\0";
+        assert_eq!(
+            of(redis, "/usr/bin/redis-check-rdb"),
+            ["redis-server", "*:6379"]
+        );
+        let nginx = b"nginx: worker process";
+        assert_eq!(
+            of(nginx, "/usr/sbin/nginx"),
+            ["nginx:", "worker", "process"]
+        );
+        assert_eq!(of(b"./my app\0", "/srv/my app"), ["./my app"]);
+        assert_eq!(of(b"app\0a b\0\0", "/bin/app"), ["app", "a b", ""]);
+        assert_eq!(of(b"a b\0c\0", "/bin/app"), ["a b", "c"]);
+        assert_eq!(of(b"", "/bin/app"), [""; 0]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::channel::region::Region;
 use crate::kernel::compiled::Compiled;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::perf::records::{Map, Sample};
+use crate::kernel::running::words_of;
 
 /// Bytes of a command that are kept: what is after is nobody's business as often as not.
 const LONGEST: u64 = 512;
@@ -416,11 +417,8 @@ impl Process {
         if let Ok(file) = fs::File::open(format!("/proc/{}/cmdline", self.pid)) {
             let _ = file.take(LONGEST).read_to_end(&mut text);
         }
-        let words = text.strip_suffix(&[0]).unwrap_or(&text);
-        self.command = Some(match words.is_empty() {
-            true => Vec::new(),
-            false => words.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect(),
-        });
+        let program = fs::read_link(format!("/proc/{}/exe", self.pid)).ok();
+        self.command = Some(words_of(&text, program.as_deref()));
     }
 
     /// Returns its profile so far, if a sample found it. Its counts begin anew.
