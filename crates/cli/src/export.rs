@@ -56,7 +56,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let each = Process::all(&profile, each.unwrap_or_default(), apart);
     let has_paths = profile.call_trees.iter().any(|t| !t.nodes().is_empty());
     match formats {
-        (Some(format), _) if has_paths => paths(args, format, &profile, &each),
+        (Some(format), _) if has_paths => {
+            paths(args, format, &profile, (&each[..], &rows[..], apart))
+        }
         (_, Some(format)) => {
             let confidence = Confidence::of_processes(&profile, rows.len());
             let processes = (&each[..], &rows[..], apart);
@@ -119,7 +121,7 @@ fn code(
     };
     let named = match format.modules() {
         Modules::One => only,
-        Modules::All => profile.command.first().map_or(&b""[..], |name| name),
+        Modules::All => called(profile, rows),
     };
     let out = destination(args, format.extension(), named);
     check_output(args, profile, &out)?;
@@ -136,6 +138,7 @@ fn code(
     let notes = [
         format.left_out(&input),
         notes::lineless(format, &input),
+        notes::partly_lineless(format, &mut input),
         notes::stripped(format, &input),
         notes::left_early(&input),
         notes::inexact(format, &input),
@@ -168,12 +171,13 @@ fn code(
         _ => None,
     };
     let debug = debug.map(|path| output::command_line(&[path.as_os_str().as_bytes().to_vec()]));
-    let source = choose::source(&mut input);
+    let (source, language) = choose::source(&mut input);
     let sources_missing = format.opens_sources() && choose::lacks_sources(&mut input);
     let next = |file: &str| {
         format.next(&Next {
             sources_missing,
             source: source.as_deref(),
+            language,
             debug: debug.as_deref(),
             stripped: own.is_some_and(|own| !own.symbols),
             file,
@@ -238,7 +242,7 @@ fn paths(
     args: &ExportArgs,
     format: &PathFormat,
     profile: &Profile,
-    processes: &[Process],
+    (processes, rows, apart): (&[Process], &[Row], bool),
 ) -> Result<ExitCode> {
     let name = format.name;
     if !args.module.is_empty() || !args.build_id.is_empty() {
@@ -255,8 +259,8 @@ fn paths(
         return Err(of_file(&args.file, &ExportError::NoPaths { format: name }));
     };
     paths.processes = processes;
-    let program = profile.command.first().map_or(&b""[..], |name| name);
-    let out = destination(args, format.extension, program);
+    paths.main = mains::Mains::of(profile, rows, apart).first;
+    let out = destination(args, format.extension, called(profile, rows));
     check_output(args, profile, &out)?;
     let old = write(&args.file, &out, |file| {
         (format.write)(&paths, &mut symbols, file)
@@ -338,6 +342,16 @@ fn check_output(args: &ExportArgs, profile: &Profile, out: &Path) -> Result<()> 
     Ok(())
 }
 
+/// The program of a profile, or of all its processes, by which a file is called. Empty of several.
+fn called<'p>(profile: &'p Profile, rows: &'p [Row]) -> &'p [u8] {
+    let mut names = rows.iter().filter_map(|row| row.command.first());
+    let of_processes = names
+        .next()
+        .filter(|first| names.all(|name| name == *first));
+    let name = profile.command.first().or(of_processes);
+    name.map_or(&b""[..], |name| mains::untitled(name))
+}
+
 fn destination(args: &ExportArgs, extension: &str, only: &[u8]) -> PathBuf {
     if let Some(output) = &args.output {
         return output.clone();
@@ -400,7 +414,6 @@ fn say(
     let earlier = old.map_or(String::new(), |old| {
         format!("; the earlier one is {}", old.display())
     });
-    output::complain(&format!(
-        "wrote {file}, format {format}{more}{earlier}; next: {next}"
-    ));
+    output::complain(&format!("wrote {file}, format {format}{more}{earlier}"));
+    output::complain(&format!("next: {next}"));
 }

@@ -46,6 +46,7 @@ impl Format for Bolt {
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
         input.check_original(module, false)?;
+        input.check_compiler(module, self.name())?;
         // BOLT knows functions by the file's own table, not by one that stands elsewhere.
         let own = input.symbols.own_tables(module);
         match own.is_some_and(|own| !own.symbols) {
@@ -114,7 +115,8 @@ pub(crate) fn rewrite(next: &Next<'_>, profile: &str) -> String {
     match next.relocations {
         true => format!("{blocks} --reorder-functions=hfsort --split-functions --split-all-cold"),
         false => format!(
-            "{blocks}  # link with -Wl,--emit-relocs to have functions reordered and split, too"
+            "{blocks}  # link with {} to have functions reordered and split, too",
+            next.emit_relocations()
         ),
     }
 }

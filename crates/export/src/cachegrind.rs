@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
 
-use trommel_symbol::printable;
-
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, instructions, name, unknown_file};
+use crate::lines::{Lines, by_function, command, instructions, name, unknown_file};
 
 /// The format.
 pub(crate) struct Cachegrind;
@@ -66,17 +64,8 @@ impl Format for Cachegrind {
                 }
             }
         }
-        let words = input
-            .profile
-            .command
-            .iter()
-            .map(|w| String::from_utf8_lossy(w));
-        let command = words.collect::<Vec<_>>().join(" ");
-        writeln!(
-            out,
-            "desc: Counted by trommel\ncmd: {}\nevents: Ir",
-            printable(&command)
-        )?;
+        let command = command(input.profile);
+        writeln!(out, "desc: Counted by trommel\ncmd: {command}\nevents: Ir")?;
         for (file, functions) in &all {
             writeln!(out, "fl={}", file)?;
             for (name, lines) in functions {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use trommel_code::{Exact, Program};
 use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
-use trommel_symbol::{Code, printable};
+use trommel_symbol::Code;
 use trommel_tuple::{ModuleId, Place};
 
 use crate::contexts::{Call, Contexts};
@@ -19,7 +19,7 @@ use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::graph::{Graph, Inclusive, Node};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, instructions, name, span_of, unknown_file};
+use crate::lines::{Lines, by_function, command, instructions, name, span_of, unknown_file};
 use crate::view::{ModuleFlow, Straight, Transfer, Way};
 
 /// The format.
@@ -342,12 +342,7 @@ struct Writer<'w, 'p> {
 
 impl Writer<'_, '_> {
     fn header(&mut self, input: &Input<'_, '_>, parts: &[Part<'_>]) -> io::Result<()> {
-        let words = input
-            .profile
-            .command
-            .iter()
-            .map(|w| String::from_utf8_lossy(w));
-        let command = words.collect::<Vec<_>>().join(" ");
+        let command = command(input.profile);
         let total = parts
             .iter()
             .map(|part| part.flow.executed())
@@ -358,10 +353,9 @@ impl Writer<'_, '_> {
         };
         write!(
             self.out,
-            "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {}\n\
+            "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {command}\n\
              desc: Inclusive: {inclusive}\n\
-             positions: instr line\nevents: Ir\nsummary: {total}\n\n",
-            printable(&command)
+             positions: instr line\nevents: Ir\nsummary: {total}\n\n"
         )
     }
 

@@ -105,6 +105,16 @@ pub enum ExportError {
         /// The way to a profile.
         remedy: &'static str,
     },
+    /// A program of Go's own compiler, in a format of optimisers.
+    #[error(
+        "{module}: is a Go program: Go's compiler reads no {format}, and BOLT breaks such programs; use pprof"
+    )]
+    Go {
+        /// Path of the module.
+        module: String,
+        /// The format.
+        format: &'static str,
+    },
     /// No code of the chosen modules was executed.
     #[error("{module}: no executed code is known of it")]
     NotExecuted {

@@ -16,6 +16,15 @@ pub enum Modules {
     All,
 }
 
+/// The language of a module's function with most instructions, as far as it says which compiler reads a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+    /// Rust.
+    Rust,
+    /// Any other, or none that is known.
+    Other,
+}
+
 /// Parts of the command that reads a file next, each as a shell takes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Next<'a> {
@@ -39,6 +48,8 @@ pub struct Next<'a> {
     pub sources_missing: bool,
     /// The source file of the module's function with most instructions, if it is there.
     pub source: Option<&'a str>,
+    /// The language of that function.
+    pub language: Language,
 }
 
 impl Next<'_> {
@@ -47,6 +58,22 @@ impl Next<'_> {
         match self.library {
             true => "-O2 -g -fPIC",
             false => "-O2 -g",
+        }
+    }
+
+    /// The compiler of LLVM with a sample profile, as a shell takes it.
+    pub(crate) fn compiler(&self, profile: &str) -> String {
+        match self.language {
+            Language::Rust => format!("rustc +nightly -O -g -Z profile-sample-use={profile}"),
+            Language::Other => format!("clang {} -fprofile-sample-use={profile}", self.flags()),
+        }
+    }
+
+    /// The option by which the linker keeps relocations.
+    pub(crate) const fn emit_relocations(&self) -> &'static str {
+        match self.language {
+            Language::Rust => "-C link-arg=-Wl,--emit-relocs",
+            Language::Other => "-Wl,--emit-relocs",
         }
     }
 }
@@ -73,6 +100,10 @@ pub trait Format: Sync {
     }
     /// Returns true if the format has source lines, and can be written without any.
     fn has_lines(&self) -> bool {
+        false
+    }
+    /// Returns true if the format has nothing but what source lines are known of.
+    fn needs_lines(&self) -> bool {
         false
     }
     /// Returns true if the format tells processes apart.

@@ -179,6 +179,21 @@ impl<'f> Input<'_, 'f> {
         }
     }
 
+    /// Refuses a program of Go in a format of optimisers.
+    pub(crate) fn check_compiler(
+        &self,
+        module: ModuleId,
+        format: &'static str,
+    ) -> Result<(), ExportError> {
+        match self.symbols.own_tables(module) {
+            Some(own) if own.go => Err(ExportError::Go {
+                module: self.path(module),
+                format,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a module that BOLT has rewritten, where it or `perf2bolt` would.
     pub(crate) fn check_original(
         &self,

@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::rc::Rc;
 
-use trommel_symbol::{Code, LineOffset, Sources, Span, Spans, printable};
+use trommel_symbol::{Code, LineOffset, SourceRow, Sources, Span, Spans, printable};
 use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::{ByLine, span_of};
+use crate::lines::{ByLine, plain_path, span_of};
 use crate::view::ModuleFlow;
 
 /// The format.
@@ -47,6 +47,10 @@ impl Format for Lcov {
         true
     }
 
+    fn needs_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "info"
     }
@@ -67,10 +71,11 @@ impl Format for Lcov {
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {
         let (code, flow) = input.only(self.name())?;
         let sources = input.symbols.sources(flow.module).unwrap_or_default();
+        let mut paths = PlainPaths::default();
         let mut most_of: BTreeMap<(Rc<str>, u32, Option<usize>), u64> = BTreeMap::new();
         for (start, bytes) in code.parts() {
             let range = *start..start.saturating_add(bytes.len() as u64);
-            for row in input.symbols.rows(flow.module, &range) {
+            for row in paths.rows(input, flow.module, &range) {
                 let spans = &input.program.modules[&flow.module].spans;
                 let function = function_of(spans, &sources, row.range.start);
                 if is_made(spans, function, &sources, row.range.start) {
@@ -89,8 +94,13 @@ impl Format for Lcov {
         if lines.is_empty() {
             return Err(input.lineless(flow.module, self.name()));
         }
-        let mut functions = functions(input, &flow, &sources);
-        add_inlined(&mut functions, input, (&code, &flow), &sources);
+        let mut functions = functions(input, &flow, &sources, &mut paths);
+        add_inlined(
+            &mut functions,
+            input,
+            (&code, &flow),
+            (&sources, &mut paths),
+        );
         for (file, counts) in &lines {
             writeln!(out, "TN:\nSF:{}", printable(file))?;
             let none = BTreeMap::new();
@@ -110,6 +120,31 @@ impl Format for Lcov {
             writeln!(out, "LF:{}\nLH:{hit}\nend_of_record", counts.len())?;
         }
         Ok(())
+    }
+}
+
+/// Paths of source files as lcov has them, so that its own files and these can be added up.
+#[derive(Default)]
+struct PlainPaths(HashMap<Rc<str>, Rc<str>>);
+
+impl PlainPaths {
+    /// The source lines of the instructions in a range.
+    fn rows(
+        &mut self,
+        input: &mut Input<'_, '_>,
+        module: ModuleId,
+        range: &std::ops::Range<u64>,
+    ) -> Vec<SourceRow> {
+        let mut rows = input.symbols.rows(module, range);
+        for row in &mut rows {
+            let plain = self.0.get(&row.file).cloned();
+            row.file = plain.unwrap_or_else(|| {
+                let plain: Rc<str> = plain_path(&row.file).into();
+                self.0.insert(Rc::clone(&row.file), Rc::clone(&plain));
+                plain
+            });
+        }
+        rows
     }
 }
 
@@ -152,7 +187,12 @@ fn field(name: &[u8]) -> String {
 /// Line and calls of each function, by file and name.
 type ByFile = BTreeMap<Rc<str>, BTreeMap<String, (u32, u64)>>;
 
-fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) -> ByFile {
+fn functions(
+    input: &mut Input<'_, '_>,
+    flow: &ModuleFlow,
+    sources: &Sources,
+    paths: &mut PlainPaths,
+) -> ByFile {
     let mut all = ByFile::new();
     let spans = &input.program.modules[&flow.module].spans;
     for (number, span) in spans.all().iter().enumerate() {
@@ -164,9 +204,7 @@ fn functions(input: &mut Input<'_, '_>, flow: &ModuleFlow, sources: &Sources) ->
         if is_made(spans, Some(number), sources, start) {
             continue;
         }
-        let rows = input
-            .symbols
-            .rows(flow.module, &(start..start.saturating_add(1)));
+        let rows = paths.rows(input, flow.module, &(start..start.saturating_add(1)));
         let Some(row) = rows.into_iter().find(|row| row.range.contains(&start)) else {
             continue;
         };
@@ -188,7 +226,7 @@ fn add_inlined(
     all: &mut ByFile,
     input: &mut Input<'_, '_>,
     (code, flow): (&Code<'_>, &ModuleFlow),
-    sources: &Sources,
+    (sources, paths): (&Sources, &mut PlainPaths),
 ) {
     let mut files: HashMap<String, Rc<str>> = HashMap::new();
     for (file, functions) in &*all {
@@ -198,7 +236,7 @@ fn add_inlined(
     let mut known: HashSet<InlinedCopy<'_>> = HashSet::new();
     for (start, bytes) in code.parts() {
         let range = *start..start.saturating_add(bytes.len() as u64);
-        let mut rows = input.symbols.rows(flow.module, &range);
+        let mut rows = paths.rows(input, flow.module, &range);
         rows.sort_by_key(|row| row.range.start);
         for row in rows {
             let at = row.range.start;

@@ -50,7 +50,7 @@ mod refused;
 pub mod view;
 
 pub use error::ExportError;
-pub use format::{Format, Modules, Next};
+pub use format::{Format, Language, Modules, Next};
 pub use formats::{FORMATS, find};
 pub use infer::Inferred;
 pub use input::Input;

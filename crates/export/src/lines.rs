@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
+use trommel_profile::Profile;
 use trommel_symbol::{Code, SourceRow, Spans, Symbols, demangle, printable};
 
 use crate::view::{ModuleFlow, Straight};
@@ -94,10 +95,89 @@ pub(crate) fn by_start(module: &str, start: u64) -> String {
     format!("{module}+{start:#x}")
 }
 
+/// The command of a profile on one line. Where processes have no word in common, what the profile is of.
+pub(crate) fn command(profile: &Profile) -> String {
+    if profile.command.is_empty() {
+        return whole(profile);
+    }
+    let words = profile.command.iter().map(|w| String::from_utf8_lossy(w));
+    printable(&words.collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+/// Words for the processes of a profile that has no command in common.
+pub(crate) fn whole(profile: &Profile) -> String {
+    match profile.sum {
+        Some(sum) => format!(
+            "[{} recordings, {} processes]",
+            sum.recordings, sum.processes
+        ),
+        None => "[several programs]".to_owned(),
+    }
+}
+
+/// The path of a file without `.` and `..`, as lcov writes it.
+pub(crate) fn plain_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match (part, parts.last()) {
+            (".", Some(_)) => {}
+            ("", Some(_)) => {}
+            ("..", Some(&"")) => {}
+            ("..", Some(&last)) if last != ".." && last != "." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 /// Executions of each source line, by file.
 pub(crate) type ByLine = BTreeMap<Rc<str>, BTreeMap<u32, u64>>;
 
 /// The name of a source file that is not known.
 pub(crate) fn unknown_file() -> Rc<str> {
     "???".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_profile::Sum;
+
+    use super::*;
+
+    #[test]
+    fn paths_have_no_detours() {
+        for (path, plain) in [
+            (
+                "/usr/bin/../lib/gcc/12/../../../include/c++/12/map",
+                "/usr/include/c++/12/map",
+            ),
+            ("/build/./a//b.c", "/build/a/b.c"),
+            ("/../a.c", "/a.c"),
+            ("../src/a.c", "../src/a.c"),
+            ("../../a/../b.c", "../../b.c"),
+            ("./a.c", "./a.c"),
+            ("a.c", "a.c"),
+        ] {
+            assert_eq!(plain_path(path), plain);
+        }
+    }
+
+    #[test]
+    fn a_profile_of_several_programs_says_so() {
+        let word = |text: &str| text.as_bytes().to_vec();
+        let mut profile = Profile {
+            command: vec![word("app"), word("a\nb")],
+            ..Profile::default()
+        };
+        assert_eq!(command(&profile), "app a\\nb");
+        profile.command.clear();
+        assert_eq!(command(&profile), "[several programs]");
+        profile.sum = Some(Sum {
+            recordings: 2,
+            processes: 3,
+        });
+        assert_eq!(command(&profile), "[2 recordings, 3 processes]");
+    }
 }

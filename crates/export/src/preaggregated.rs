@@ -48,14 +48,19 @@ impl Format for Preaggregated {
                 format!("{command}  # newer versions take a stripped program with --allow-stripped")
             }
             (false, false) => {
-                let fdata = format!("{file}.fdata");
-                format!("{command} && {}", bolt::rewrite(next, &fdata))
+                let rewrite = bolt::rewrite(next, &format!("{file}.fdata"));
+                let mismatching = match next.relocations {
+                    true => "",
+                    false => "; until then perf2bolt reports split functions as mismatching",
+                };
+                format!("{command} && {rewrite}{mismatching}")
             }
         }
     }
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
-        input.check_original(module, true)
+        input.check_original(module, true)?;
+        input.check_compiler(module, self.name())
     }
 
     fn write(&self, input: &mut Input<'_, '_>, out: &mut dyn Write) -> Result<(), ExportError> {

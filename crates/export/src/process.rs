@@ -9,6 +9,8 @@ use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::merge::Merged;
 
+use crate::lines::whole;
+
 /// Processes that are told apart. All others are one.
 const MOST: usize = 200;
 
@@ -118,9 +120,11 @@ fn name(profile: &Profile, apart: bool) -> String {
 }
 
 fn program(profile: &Profile) -> String {
-    let word = profile.command.first().map_or(&b"?"[..], |word| word);
-    let base = word.rsplit(|c| *c == b'/').next().unwrap_or(word);
-    String::from_utf8_lossy(base).into_owned()
+    let Some(word) = profile.command.first() else {
+        return profile.sum.map_or("?".to_owned(), |_| whole(profile));
+    };
+    let base = word.rsplit(|c| *c == b'/').next();
+    String::from_utf8_lossy(base.unwrap_or_default()).into_owned()
 }
 
 /// The only thread of a process. Where nothing but samples was taken, threads without any are not known.

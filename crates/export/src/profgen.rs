@@ -37,6 +37,10 @@ impl Format for Profgen {
         Some("llvm-profgen leaves out calls of them; autofdo has these")
     }
 
+    fn needs_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "profgen"
     }
@@ -48,12 +52,13 @@ impl Format for Profgen {
         let debug = next.debug.map(|debug| format!(" --debug-binary={debug}"));
         let debug = debug.unwrap_or_default();
         format!(
-            "llvm-profgen --unsymbolized-profile={file} --binary={module}{debug} --output={made}.profgen.prof  # then clang {} -fprofile-sample-use={made}.profgen.prof",
-            next.flags()
+            "llvm-profgen --unsymbolized-profile={file} --binary={module}{debug} --output={made}.profgen.prof  # then {}",
+            next.compiler(&format!("{made}.profgen.prof"))
         )
     }
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_compiler(module, self.name())?;
         let own = input.symbols.own_tables(module);
         if own.is_some_and(|own| !own.symbols) {
             return Err(input.nameless(module, self.name()));

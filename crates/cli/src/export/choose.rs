@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use trommel_export::{Format, Input, Modules};
+use trommel_export::{Format, Input, Language, Modules};
 use trommel_profile::{Module, Profile};
 use trommel_symbol::printable;
 use trommel_tuple::ModuleId;
@@ -39,15 +39,14 @@ impl Chosen {
         }
     }
 
-    /// The share of instructions, and other files, where there are some.
+    /// The share of instructions, where it is not nearly all, and other files, where there are some.
     pub(super) fn among(&self) -> String {
+        const MOST: f64 = 99.5;
+        let share = format!(", which executed {:.0} % of the instructions", self.share);
         match self.others.is_empty() {
-            true => String::new(),
-            false => format!(
-                ", which executed {:.0} % of the instructions ({})",
-                self.share,
-                self.others.join(", ")
-            ),
+            true if self.share >= MOST => String::new(),
+            true => share,
+            false => format!("{share} ({})", self.others.join(", ")),
         }
     }
 
@@ -167,26 +166,35 @@ fn named(
     Ok(found.iter().map(|m| m.id).collect())
 }
 
-/// The source file with the function that executed most instructions of the only module, as a shell takes it. Headers are no such files, nor
-/// is what is not there.
-pub(super) fn source(input: &mut Input<'_, '_>) -> Option<String> {
+/// The source file with the function that executed most instructions of the only module, as a shell takes it, and the language of that
+/// function. Headers are no such files, nor is what is not there.
+pub(super) fn source(input: &mut Input<'_, '_>) -> (Option<String>, Language) {
     const ENDS: [&str; 5] = ["c", "cc", "cpp", "cxx", "C"];
+    let files = hottest_files(input);
+    let end = |file: &Rc<str>| Path::new(&**file).extension().map(OsStr::to_owned);
+    let language = match files.first().and_then(end) {
+        Some(end) if end == "rs" => Language::Rust,
+        _ => Language::Other,
+    };
+    let is_source = |file: &&Rc<str>| end(file).is_some_and(|end| ENDS.iter().any(|e| end == *e));
+    let mut sources = files.iter().filter(is_source);
+    let source = sources.find(|file| Path::new(&***file).is_file());
+    let source = source.map(|file| output::command_line(&[file.as_bytes().to_vec()]));
+    (source, language)
+}
+
+/// The files with the functions of the only module that executed most instructions.
+fn hottest_files(input: &mut Input<'_, '_>) -> Vec<Rc<str>> {
     /// Functions that are asked.
     const MOST: usize = 100;
     let [only] = input.modules[..] else {
-        return None;
+        return Vec::new();
     };
     let functions = input.program.functions.iter();
     let functions = functions.filter(|f| f.module == only);
-    let mut starts = functions.filter_map(|f| f.start()).take(MOST);
-    starts.find_map(|start| {
-        let (file, _) = input.symbols.line(start)?;
-        let path = Path::new(&*file);
-        let is_source = path
-            .extension()
-            .is_some_and(|end| ENDS.iter().any(|e| end == *e));
-        (is_source && path.is_file()).then(|| output::command_line(&[file.as_bytes().to_vec()]))
-    })
+    let starts = functions.filter_map(|f| f.start()).take(MOST);
+    let files = starts.filter_map(|start| Some(input.symbols.line(start)?.0));
+    files.collect()
 }
 
 /// Returns true if source files of the only module are not there, as those of a compiler's library.

@@ -52,7 +52,7 @@ impl Mains {
 
 /// The module of a command's program.
 fn program(profile: &Profile, command: &[Vec<u8>]) -> Option<ModuleId> {
-    let name = command.first()?;
+    let name = untitled(command.first()?);
     let found = found(OsStr::from_bytes(name));
     let at = |file: &Path| {
         let is = |m: &&Module| m.path == file.as_os_str().as_bytes();
@@ -63,6 +63,11 @@ fn program(profile: &Profile, command: &[Vec<u8>]) -> Option<ModuleId> {
     let interpreted = || at(&interpreter(found.as_deref()?)?);
     let program = file.or_else(named).or_else(interpreted)?;
     Some(program.id)
+}
+
+/// The program in the first word of a command. A title that a server writes over its command begins so: `nginx: worker process`.
+pub(super) fn untitled(word: &[u8]) -> &[u8] {
+    word.strip_suffix(b":").unwrap_or(word)
 }
 
 /// The file of a command, links resolved.

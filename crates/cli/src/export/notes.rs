@@ -58,6 +58,34 @@ pub(super) fn lineless(format: &dyn Format, input: &Input<'_, '_>) -> Option<Str
     })
 }
 
+/// Says which share of the instructions no source line is known of, where the only file was compiled with debug information in part.
+pub(super) fn partly_lineless(format: &dyn Format, input: &mut Input<'_, '_>) -> Option<String> {
+    /// Percent that code of the compiler's own and a few stubs may have.
+    const FEW: f64 = 5.0;
+    let &[only] = &input.modules[..] else {
+        return None;
+    };
+    let functions = input.program.functions.iter();
+    let functions = functions.filter(|f| f.module == only && !f.stub && format.needs_lines());
+    let (mut all, mut without) = (0.0, 0.0);
+    for function in functions {
+        let times = function.executed.times;
+        all += times;
+        let start = function.start();
+        if start.is_some_and(|start| input.symbols.line(start).is_none()) {
+            without += times;
+        }
+    }
+    let share = 100.0 * without / f64::max(all, 1.0);
+    (share >= FEW).then(|| {
+        format!(
+            "{} has no debug information of functions with {share:.0} % of its instructions, and {} has none of these: compile all of it with -g",
+            printable(&input.path(only)),
+            format.name()
+        )
+    })
+}
+
 /// Says that calls were left early, where some were and count as if they had come back.
 pub(super) fn left_early(input: &Input<'_, '_>) -> Option<String> {
     let times = input.program.left_early(input.profile);

@@ -82,7 +82,7 @@ fn describes(
     let is_of = said
         .split(&of)
         .nth(1)
-        .is_some_and(|rest| rest.starts_with([',', ';']));
+        .is_some_and(|rest| rest.starts_with([',', ';', '\n']));
     let one_line = said.lines().find(|line| line.contains(&of)).unwrap_or("");
     let named = |other: &&str| one_line.contains(&format!("--module {other}: "));
     match is_of && others.iter().all(named) && said.contains("--module") != others.is_empty() {

@@ -4,6 +4,7 @@
 //! has one: callgrind's counts, gcov's lines, BOLT's checks, `llvm-profgen`'s profile. Viewers open the file, and show the report's sums.
 //! A test whose tool is missing says so.
 
+mod called;
 mod chosen;
 mod ends;
 mod great;
@@ -43,6 +44,7 @@ fn main() {
     let all = viewers::ALL
         .iter()
         .chain(names::ALL)
+        .chain(called::ALL)
         .chain(chosen::ALL)
         .chain(inclusive::ALL)
         .chain(landings::ALL)

@@ -200,7 +200,7 @@ fn runs(
     let mut export = Command::new(trommel());
     export.args(["export", "-f", format]).arg(&recorded.data);
     let (succeeded, said) = tried(export.current_dir(dir))?;
-    let next = said.split_once("; next: ").filter(|_| succeeded);
+    let next = said.split_once("trommel: next: ").filter(|_| succeeded);
     let (_, next) = next.ok_or_else(|| format!("{format}: {said}"))?;
     let made = Some(dir.join(made)).filter(|_| !made.is_empty());
     if let Some(made) = made.as_ref().filter(|made| made.exists()) {

@@ -30,6 +30,7 @@ pub(super) const ALL: &[(&str, Test)] = &[
         "stripped: where debug information is elsewhere is said",
         elsewhere,
     ),
+    ("stripped: debug information of a part is said", in_part),
 ];
 
 /// `f` and `g` have parts that are rarely executed. Only `main` and `f` are global.
@@ -53,6 +54,45 @@ fn recorded(flags: &[&str]) -> Result<Recorded, String> {
     build.args(["-O2", "-g", "-Wl,--emit-relocs"]).args(flags);
     output(build.arg(source).arg("-o").arg(&program))?;
     Recorded::of(scratch, program, &["-e", "edge,call"])
+}
+
+/// The function with most instructions was compiled without `-g`.
+fn in_part() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let heavy =
+        "int heavy(int n) { volatile int s = 0; for (int i = 0; i < n; i++) s += i; return s; }";
+    let main = "int heavy(int); int main(void) { return heavy(9999) & 0; }";
+    let compiled = |name: &str, text: &str, flag: &str| {
+        fs::write(scratch.path(name), text).map_err(|e| e.to_string())?;
+        let mut build = Command::new("gcc");
+        output(
+            build
+                .args(["-O1", "-c", flag, name])
+                .current_dir(scratch.dir()),
+        )
+    };
+    compiled("heavy.c", heavy, "-g0")?;
+    compiled("main.c", main, "-g")?;
+    let mut link = Command::new("gcc");
+    link.args(["heavy.o", "main.o", "-o", "app"]);
+    output(link.current_dir(scratch.dir()))?;
+    let program = scratch.path("app");
+    let recorded = Recorded::of(scratch, program, &["-e", "edge,call"])?;
+    for format in ["autofdo", "gcov-autofdo", "lcov", "profgen"] {
+        let (_, said) = recorded.exported(format, &[])?;
+        let words = format!(
+            "no debug information of functions with 100 % of its instructions, and {format}"
+        );
+        if !said.contains(&words) {
+            return Err(said);
+        }
+    }
+    let whole = self::recorded(&[])?;
+    let (_, said) = whole.exported("lcov", &[])?;
+    match said.contains("no debug information") {
+        true => Err(said),
+        false => Ok(()),
+    }
 }
 
 /// Module and start, in each format that names functions.
@@ -159,7 +199,7 @@ fn profgen() -> Result<(), String> {
     let made = |recorded: &Recorded| {
         let (_, said_by_us) = recorded.exported("profgen", &[])?;
         let (_, next) = said_by_us
-            .split_once("; next: llvm-profgen ")
+            .split_once("trommel: next: llvm-profgen ")
             .ok_or(&*said_by_us)?;
         let out = recorded.scratch.path("app.profgen.prof");
         let mut shell = Command::new("sh");

@@ -48,6 +48,10 @@ impl Format for Extbinary {
         true
     }
 
+    fn needs_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "extbinary"
     }
@@ -55,12 +59,13 @@ impl Format for Extbinary {
     fn next(&self, next: &Next<'_>) -> String {
         let file = next.file;
         format!(
-            "llvm-profdata show --sample {file}  # then clang {} -fprofile-sample-use={file}",
-            next.flags()
+            "llvm-profdata show --sample {file}  # then {}",
+            next.compiler(file)
         )
     }
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_compiler(module, self.name())?;
         input.check_lines(module, self.name())
     }
 

@@ -11,7 +11,7 @@ use trommel_tuple::ModuleId;
 use super::text::ordered;
 use super::{Compiler, Functions, Samples, samples};
 use crate::error::ExportError;
-use crate::format::{Format, Modules, Next};
+use crate::format::{Format, Language, Modules, Next};
 use crate::input::Input;
 
 /// The format.
@@ -42,6 +42,10 @@ impl Format for Gcov {
         true
     }
 
+    fn needs_lines(&self) -> bool {
+        true
+    }
+
     fn extension(&self) -> &'static str {
         "afdo"
     }
@@ -50,6 +54,12 @@ impl Format for Gcov {
         let Next { file, made, .. } = next;
         let flags = format!("{} -fauto-profile={file}", next.flags());
         match next.source {
+            _ if next.language == Language::Rust => {
+                format!(
+                    "# gcc compiles no Rust: the profile is of use for C and C++ in {}",
+                    next.module
+                )
+            }
             Some(source) => {
                 format!("gcc {flags} -c {source} -o {made}.o  # and the other sources likewise")
             }
@@ -58,6 +68,7 @@ impl Format for Gcov {
     }
 
     fn check(&self, input: &Input<'_, '_>, module: ModuleId) -> Result<(), ExportError> {
+        input.check_compiler(module, self.name())?;
         input.check_lines(module, self.name())
     }
 

@@ -120,6 +120,8 @@ pub struct CallPaths<'p> {
     pub nodes: Vec<PathNode>,
     /// The processes that they are the sum of, for formats that tell them apart.
     pub processes: &'p [Process],
+    /// The program that is meant, where that is known.
+    pub main: Option<ModuleId>,
 }
 
 impl<'p> CallPaths<'p> {
@@ -162,6 +164,7 @@ impl<'p> CallPaths<'p> {
                 functions: Vec::new(),
                 nodes: Vec::new(),
                 processes: &[],
+                main: None,
             },
         };
         let expanded = expanded && basis == Basis::Contexts;

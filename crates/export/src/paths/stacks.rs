@@ -54,9 +54,11 @@ fn write(
         let name = process.command.first()?;
         Input::program_named(paths.profile, name)
     };
-    let program = Input::program_of(paths.profile);
-    if let Some(program) = program.or_else(|| paths.processes.iter().find_map(of_process)) {
-        places.mapping(&mut builder, paths, program.id);
+    let program = || Input::program_of(paths.profile);
+    let of_processes = || paths.processes.iter().find_map(of_process);
+    let named = || program().or_else(of_processes).map(|module| module.id);
+    if let Some(program) = paths.main.or_else(named) {
+        places.mapping(&mut builder, paths, program);
     }
     let kind = match tree.basis {
         Basis::Stacks => "stack",
