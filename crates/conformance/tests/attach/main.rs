@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
 use trommel_conformance::not_tested::not_tested;
+use trommel_conformance::wait;
 
 use bursts::{
     burst_counts, family_in_bursts, killed_in_bursts, made_anew, naps, other_kinds, paced, vforks,
@@ -219,7 +220,23 @@ impl Running {
             .stdout(Stdio::piped());
         let running = Self(command.spawn().map_err(text)?);
         std::thread::sleep(Duration::from_millis(200));
+        wait::until("a program is at work", || running.is_at_work())?;
         Ok(running)
+    }
+
+    /// Returns true if it is past its beginning: it has worked for longer than that takes, or sleeps, is stopped or has ended. Where many programs run,
+    /// 200 ms may be over before it has begun.
+    fn is_at_work(&self) -> bool {
+        const TICKS: u64 = 3;
+        let stat = self.file("stat").unwrap_or_default();
+        let Some((_, rest)) = stat.rsplit_once(") ") else {
+            return true;
+        };
+        let words: Vec<&str> = rest.split(' ').collect();
+        let of = |n: usize| words.get(n).and_then(|w| w.parse::<u64>().ok());
+        // User and system time.
+        let worked = of(11).unwrap_or(0) + of(12).unwrap_or(0);
+        worked >= TICKS || matches!(words.first(), Some(&("S" | "T" | "Z" | "X")))
     }
 
     fn pid(&self) -> String {
