@@ -213,6 +213,37 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_come_again_are_of_one_process_without_a_thread() {
+        let mut second = process(7, "/b", 3);
+        let mut sum = Merged::new(process(7, "/a", 2));
+        sum.add(second.clone());
+        let sum = sum.profile();
+        let all = Process::all(&sum, vec![process(7, "/a", 2), second.clone()], false);
+        let seen = |all: &[Process]| -> Vec<(String, u64)> {
+            let seen = |p: &Process| (p.name.clone(), p.profile.kinds[&Kind::Edge].seen);
+            all.iter().map(seen).collect()
+        };
+        assert_eq!(seen(&all), [("app 7".to_owned(), 5)]);
+        assert_eq!(all[0].labels(), [("process", "app 7".to_owned())]);
+        // The number of another program is another process.
+        second.command = vec![b"/bin/other".to_vec()];
+        let all = Process::all(&sum, vec![process(7, "/a", 2), second.clone()], false);
+        let wanted = [("other 7".to_owned(), 3), ("app 7".to_owned(), 2)];
+        assert_eq!(seen(&all), wanted);
+        // Two threads that had the same number, one after the other.
+        let thread = Thread {
+            number: 1,
+            tid: 9,
+            seen: [(Kind::Edge, 1)].into(),
+        };
+        second.threads = Threads {
+            started: 2,
+            each: vec![thread.clone(), thread],
+        };
+        assert_eq!(only_thread(&second), None);
+    }
+
+    #[test]
     fn a_thread_is_known_where_it_is_the_only_one() {
         let mut profile = process(7, "/a", 2);
         assert_eq!(only_thread(&profile), Some(7));

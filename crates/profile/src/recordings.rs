@@ -125,14 +125,13 @@ impl Recordings {
         if let Some((_, before)) = &self.sum {
             traits.like(before)?;
         }
-        // Samples have what is of no process first.
-        let (first, others) = processes.split_first().ok_or(Unlike::Empty)?;
-        let of_none = first.samples.is_some() && first.origin.pid == 0 && !others.is_empty();
-        for (number, process) in processes.iter().enumerate() {
-            let is_one = apart || number > 0 || !of_none;
+        for process in &processes {
+            // Among samples is a profile of the machine.
+            let samples = process.samples.as_ref();
+            let is_machine = samples.is_some_and(|samples| samples.machine.is_some());
             let own = process.sum.unwrap_or(Sum {
                 recordings: 0,
-                processes: u64::from(is_one),
+                processes: u64::from(!is_machine),
             });
             self.of.processes = self.of.processes.saturating_add(own.processes);
             self.of.recordings = self.of.recordings.saturating_add(own.recordings);
@@ -266,5 +265,36 @@ fn words<'a>(all: impl Iterator<Item = &'a str>) -> String {
     match all.is_empty() {
         true => "none".to_owned(),
         false => all.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::samples::{Machine, Samples};
+
+    use super::*;
+
+    #[test]
+    fn the_machine_of_samples_is_no_process() {
+        let profile = |pid, machine| Profile {
+            origin: Origin {
+                pid,
+                ..Origin::default()
+            },
+            samples: Some(Samples {
+                machine,
+                ..Samples::default()
+            }),
+            ..Profile::default()
+        };
+        let processes = vec![profile(0, Some(Machine::default())), profile(7, None)];
+        let mut all = Recordings::default();
+        all.add(processes.clone(), false).expect("a recording");
+        all.add(processes, false).expect("one like it");
+        let wanted = Sum {
+            recordings: 2,
+            processes: 2,
+        };
+        assert_eq!(all.of(), wanted);
     }
 }
