@@ -211,17 +211,17 @@ fn change(threads: &str, times: usize, stress: &str) {
 
 #[test]
 fn a_query_that_stays_misses_nothing_with_1_thread() {
-    change("1", 100, "");
+    change("1", 50, "");
 }
 
 #[test]
 fn a_query_that_stays_misses_nothing_with_2_threads() {
-    change("2", 100, "");
+    change("2", 50, "");
 }
 
 #[test]
 fn a_query_that_stays_misses_nothing_with_8_threads() {
-    change("8", 40, "");
+    change("8", 20, "");
 }
 
 #[test]

@@ -343,7 +343,7 @@ fn well(output: &Output) -> Result<(), String> {
 /// Returns how often each program is attached to.
 fn number_of_cycles() -> u32 {
     let number = std::env::var("TROMMEL_ATTACH_CYCLES");
-    number.ok().and_then(|n| n.parse().ok()).unwrap_or(8)
+    number.ok().and_then(|n| n.parse().ok()).unwrap_or(4)
 }
 
 fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), String> {
