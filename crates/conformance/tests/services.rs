@@ -389,7 +389,7 @@ fn a_thread_that_waits_for_a_service_goes_on_when_trommel_is_killed() {
 #[test]
 fn nobody_waits_with_or_drop_for_a_slow_service() {
     /// More than the queue takes.
-    const STORES: u64 = 1_000_000;
+    const STORES: u64 = 500_000;
     const QUERY: &str =
         "tag 1 symbol store; for opSTORE 1 always collect op1; send 3 or drop stop;";
     let scratch = Scratch::new().expect("a directory");

@@ -154,12 +154,13 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
     daemon.serve(&guard);
     daemon.leave();
     output::complain(&format!(
-        "{} profiled; next: trommel report {path}",
+        "{} profiled",
         match daemon.taken {
             1 => "1 process".to_owned(),
             n => format!("{n} processes"),
         }
     ));
+    output::complain(&format!("next: trommel report {path}"));
     drop(guard);
     Ok(ExitCode::SUCCESS)
 }

@@ -26,11 +26,10 @@ pub(super) fn text(args: &MergeArgs, merge: &Merge, profile: &Profile) {
         n => format!("{} {many}", grouped(n)),
     };
     complain(&format!(
-        "wrote {path}: {}, {}, {} events{estimated}; next: trommel report {}",
+        "wrote {path}: {}, {}, {} events{estimated}",
         plural(merge.sum.recordings, "recording", "recordings"),
         plural(merge.sum.processes, "process", "processes"),
         grouped(events(profile)),
-        command_line(&[path.as_bytes().to_vec()]),
     ));
     for program in &merge.programs {
         complain(&format!(
@@ -42,6 +41,8 @@ pub(super) fn text(args: &MergeArgs, merge: &Merge, profile: &Profile) {
             complain(&format!("  {}", line(build)));
         }
     }
+    let file = command_line(&[path.as_bytes().to_vec()]);
+    complain(&format!("next: trommel report {file}"));
 }
 
 fn line(build: &OneBuild) -> String {
