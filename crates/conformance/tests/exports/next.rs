@@ -75,11 +75,12 @@ import sys, json, urllib.parse, urllib.request
 url = urllib.parse.unquote(sys.argv[1].split('/from-url/')[1].split('/')[0])
 print(json.load(urllib.request.urlopen(url))['meta']['product'])
 END
+    mv opened.part opened
     kill -INT $PPID ;;
 *)
-    printf '%s\n' "$1" > opened.part ;;
+    printf '%s\n' "$1" > opened.part
+    mv opened.part opened ;;
 esac
-mv opened.part opened
 "#;
 
 fn commands() -> Result<(), String> {
