@@ -27,6 +27,8 @@ pub fn settle() {
         PACKAGES,
         "RUSTUP_HOME",
         "CARGO_HOME",
+        // Where `.ci/run` puts modules of Python.
+        "PYTHONPATH",
     ];
     let status = Command::new("setarch")
         .arg("-R")
