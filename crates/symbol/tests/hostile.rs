@@ -142,15 +142,19 @@ proptest! {
     }
 }
 
+/// An answer of the symbols of a file, of which an address was asked.
+fn asked<T>(bytes: Vec<u8>, answer: impl Fn(&Symbols<'_>) -> T) -> T {
+    let files = Files::new();
+    let mut symbols = of_image(&files, bytes);
+    let place = Place::new(ModuleId(1), Vaddr(0x1000));
+    let _ = (symbols.locate(place), symbols.line(place));
+    answer(&symbols)
+}
+
 /// Sections that promise another size than they have.
 #[test]
 fn what_cannot_be_unpacked_is_said() {
-    let missing = |bytes: Vec<u8>| {
-        let files = Files::new();
-        let mut symbols = of_image(&files, bytes);
-        let _ = symbols.line(Place::new(ModuleId(1), Vaddr(0x1000)));
-        symbols.missing_lines(ModuleId(1))
-    };
+    let missing = |bytes| asked(bytes, |symbols| symbols.missing_lines(ModuleId(1)));
     let mut bytes = packed_program().to_vec();
     assert_eq!(missing(bytes.clone()), None);
     // The header of a section has its way and its size, and stands before the magic number of zstd.
@@ -175,12 +179,7 @@ fn what_cannot_be_unpacked_is_said() {
 /// Symbols that are packed in an xz file, which is damaged.
 #[test]
 fn symbols_that_cannot_be_unpacked_are_said_to_be_missing() {
-    let missing = |bytes: Vec<u8>| {
-        let files = Files::new();
-        let mut symbols = of_image(&files, bytes);
-        let _ = symbols.locate(Place::new(ModuleId(1), Vaddr(0x1000)));
-        symbols.missing_names(ModuleId(1))
-    };
+    let missing = |bytes| asked(bytes, |symbols| symbols.missing_names(ModuleId(1)));
     let mut bytes = packed_program().to_vec();
     assert_eq!(missing(bytes.clone()), None);
     let is_xz = |magic: &[u8]| magic == b"\xfd7zXZ\0";
