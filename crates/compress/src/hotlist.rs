@@ -10,6 +10,9 @@
 //! added to its counter with probability p. Where that makes N + 1 values, p is divided by
 //! f = N/(N − 1) and each instance that was counted is kept with probability 1/f, until a value is gone.
 //!
+//! *Many at once.* A value that comes many times in a row is counted as often as so many coins say, in a time that does not depend
+//! on how many: [`crate::binomial`]. So are the instances that are kept when p is divided.
+//!
 //! *Coins.* How many instances are passed over until the next one counts is drawn at once, by the distribution that tosses have; it knows nothing of
 //! what was before, so it is drawn anew when p changes. Of coins of 1/f one side is up once in N times: where N is a power of two, a random word has many of them.
 //!
@@ -23,12 +26,14 @@
 //! other instances: one of probability p when it comes, one of 1/f whenever p is divided. At any time
 //! each instance that has come is therefore in with probability p, independently.
 
-use libm::{log, log1p};
-
+use crate::binomial;
 use crate::random::SplitMix64;
 
 /// Values in a list of the paper's.
 pub const PAPERS: usize = 16;
+
+/// Coins up to which they are tossed: those of eight random words of the paper's lists.
+const TOSSED: u64 = 128;
 
 /// A list of at most `N` values, `N` a power of two and at least 2.
 #[derive(Clone, Debug)]
@@ -92,15 +97,14 @@ impl<const N: usize> Hotlist<N> {
 
     /// At least one of so many instances counts.
     fn count_some(&mut self, value: u64, mut times: u64) {
-        if self.probability >= 1.0
-            && let Some(n) = self.position(value)
-        {
-            self.entries[n].1 += times;
-            return;
-        }
         while times > self.passed {
             times -= self.passed + 1;
             self.count(value);
+            if let Some(n) = self.position(value) {
+                // It needs no room from now on, so p does not change.
+                self.entries[n].1 += binomial::heads(&mut self.random, times, self.probability);
+                times = 0;
+            }
             self.passed = self.draw_passed();
         }
         self.passed -= times;
@@ -163,13 +167,10 @@ impl<const N: usize> Hotlist<N> {
 
     /// Returns the number of instances before the next one that counts.
     fn draw_passed(&mut self) -> u64 {
-        const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
-        if self.probability >= 1.0 {
-            return 0;
+        match self.probability {
+            1.0.. => 0,
+            probability => binomial::tails_before_heads(&mut self.random, probability),
         }
-        // Above 0 and at most 1: k or more are passed over with probability (1 − p)ᵏ.
-        let uniform = ((self.random.draw() >> 11) + 1) as f64 * UNIT;
-        (log(uniform) / log1p(-self.probability)) as u64
     }
 
     /// One value more than there is room for.
@@ -200,8 +201,16 @@ impl<const N: usize> Hotlist<N> {
         }
     }
 
-    /// Heads among as many coins of probability 1/f: those of whose bits one is set.
-    fn heads(&mut self, mut coins: u64) -> u64 {
+    /// Heads among as many coins of probability 1/f.
+    fn heads(&mut self, coins: u64) -> u64 {
+        match coins {
+            0..=TOSSED => self.tossed(coins),
+            _ => binomial::heads(&mut self.random, coins, 1.0 / Self::FACTOR),
+        }
+    }
+
+    /// Heads among few coins: those of whose bits one is set.
+    fn tossed(&mut self, mut coins: u64) -> u64 {
         let mut heads = 0;
         while coins > 0 {
             let word = self.random.draw();
@@ -301,6 +310,38 @@ mod tests {
             assert!(
                 off <= 5.0 * error + 1e-9,
                 "{value}: {mean} for {count} ± {error}"
+            );
+        }
+    }
+
+    /// Values that come a trillion times each take no longer than others, and their estimates stay unbiased.
+    #[test]
+    fn what_comes_many_times_in_a_row_is_counted_at_once() {
+        const RUNS: u64 = 2000;
+        const TIMES: [u64; 6] = [1, 1 << 40, 1 << 39, 1 << 41, 1 << 38, 1 << 40];
+        let (mut sum, mut squares) = ([0.0; 6], [0.0; 6]);
+        for seed in 0..RUNS {
+            let mut list = Hotlist::<4>::new(seed * 7919 + 1);
+            for turn in 0..3 {
+                for n in 0..TIMES.len() {
+                    let n = (n * 5 + turn) % TIMES.len();
+                    list.add_times(n as u64, TIMES[n]);
+                }
+            }
+            for &(value, count) in list.entries() {
+                let estimate = list.estimate(count) / (3 * TIMES[value as usize]) as f64;
+                sum[value as usize] += estimate;
+                squares[value as usize] += estimate * estimate;
+            }
+        }
+        let runs = RUNS as f64;
+        // The first one is hardly ever in a list.
+        for n in 1..TIMES.len() {
+            let mean = sum[n] / runs;
+            let error = ((squares[n] / runs - mean * mean).max(0.0) / runs).sqrt();
+            assert!(
+                (mean - 1.0).abs() <= 5.0 * error + 1e-9,
+                "{n}: {mean} ± {error}"
             );
         }
     }

@@ -60,6 +60,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod binomial;
 mod component;
 mod compressor;
 pub mod converge;
