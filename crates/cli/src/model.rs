@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use trommel_host::channel::modules::{Images, Modules};
 use trommel_model::barrel::fits_table;
 use trommel_model::parameters::{QueryEngine, text};
+use trommel_model::profile::{Answers, Load};
 use trommel_model::trace::record::{Recording, RecordingSettings, record_with};
 use trommel_model::{Parameters, Program, RunFigures};
 use trommel_profile::Profile;
@@ -27,7 +28,7 @@ use trommel_query::{Program as Asked, image};
 
 use trommel_symbol::{Files, Symbols, launch};
 
-use crate::args::ModelArgs;
+use crate::args::{LaterLoad, ModelArgs};
 use crate::exit::{self, ProgramEnd};
 use crate::json::Json;
 use crate::output::{self, grouped, printable};
@@ -50,6 +51,13 @@ struct Figures {
     alone: RunFigures,
 }
 
+/// Queries of a file, and the number of instructions after which they are loaded.
+struct Question {
+    name: String,
+    after: u64,
+    queries: Asked,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     let machine = machine(args.machine.as_deref())?;
@@ -62,13 +70,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     let Some(file) = &args.query else {
         bail!("name a file with queries, as in -q misses.rpa");
     };
-    let asked = query::assembled(file)?;
-    if machine.profiling.engine == QueryEngine::Table {
-        let name = printable(&file.display().to_string());
-        if let Err(why) = fits_table(&asked) {
-            bail!("{name}: {why}; leave `engine = table` out of the machine");
-        }
-    }
+    let questions = questions(file, &args.load, &machine)?;
     if let Some(to) = &args.output {
         trommel_store::check_destination(to)?;
     }
@@ -80,9 +82,14 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     }
     let modules = Modules::of_maps(Images::default(), recording.maps.as_bytes());
     let status = recording.status;
-    let (program, met) = tagged(recording, &asked, &modules, &main);
+    let (program, met) = tagged(recording, &questions[0].queries, &modules, &main);
+    let loads = questions.iter().map(|question| Load {
+        after: question.after,
+        queries: &question.queries,
+    });
+    let loads: Vec<Load<'_>> = loads.collect();
     let figures = Figures {
-        asked: program.run(machine, &asked, &[], true),
+        asked: program.run_loads(machine, loads[0], &loads[1..], &[], true),
         alone: program.run(machine, &Asked::default(), &[], false),
     };
     let profile = Profile {
@@ -90,16 +97,50 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
             .map(|word| word.as_bytes().to_vec())
             .collect(),
         compressor: "exact".into(),
-        queries: vec![answers(&asked, &figures.asked, &modules, &met)],
+        queries: (questions.iter().zip(&figures.asked.loads).zip(1..))
+            .map(|((question, told), load)| answers(question, load, told, &modules, &met))
+            .collect(),
         modules: modules.list,
         ..Profile::default()
     };
-    show(args, &profile, &figures, &machine, status)?;
+    show(args, &questions, &profile, &figures, &machine, status)?;
     Ok(exit::like(match status {
         Some(status) if status < 0 => ProgramEnd::Signaled(-status),
         Some(status) => ProgramEnd::Exited(status as u8),
         None => ProgramEnd::Exited(1),
     }))
+}
+
+/// The queries of all loads.
+fn questions(first: &Path, later: &[LaterLoad], machine: &Parameters) -> Result<Vec<Question>> {
+    let later = later.iter().map(|load| (load.after, &*load.file));
+    let mut questions: Vec<Question> = Vec::new();
+    for (after, file) in std::iter::once((0, first)).chain(later) {
+        let name = printable(&file.display().to_string());
+        let queries = query::assembled(file)?;
+        if machine.profiling.engine == QueryEngine::Table
+            && let Err(why) = fits_table(&queries)
+        {
+            bail!("{name}: {why}; leave `engine = table` out of the machine");
+        }
+        if let Some(before) = questions.last() {
+            if before.after >= after {
+                bail!("{name}: name loads in the order of their instructions");
+            }
+            if before.queries.tags() != queries.tags() {
+                bail!(
+                    "{name}: its tag rules are not those of {}; a modelled program has the same tags in all loads",
+                    before.name
+                );
+            }
+        }
+        questions.push(Question {
+            name,
+            after,
+            queries,
+        });
+    }
+    Ok(questions)
 }
 
 /// The machine of a file, or the usual one.
@@ -176,9 +217,18 @@ fn tagged(
     (program, met)
 }
 
-/// Results of the queries, as of a program that ran.
-fn answers(asked: &Asked, run: &RunFigures, modules: &Modules, met: &[bool]) -> Queries {
+/// Results of the queries of a load, as of a program that ran.
+fn answers(
+    question: &Question,
+    load: u32,
+    run: &Answers,
+    modules: &Modules,
+    met: &[bool],
+) -> Queries {
+    let asked = &question.queries;
     let mut answers = Queries {
+        name: question.name.clone(),
+        load,
         program: image::encode(asked),
         places: vec![0; asked.code().len()],
         unmet: (met.iter().zip(0..))
@@ -244,6 +294,7 @@ fn answers(asked: &Asked, run: &RunFigures, modules: &Modules, met: &[bool]) -> 
 
 fn show(
     args: &ModelArgs,
+    questions: &[Question],
     profile: &Profile,
     figures: &Figures,
     machine: &Parameters,
@@ -259,13 +310,21 @@ fn show(
     };
     let mut whole = Vec::new();
     match args.json {
-        true => json(&mut whole, &mut view, figures, machine, status, top)?,
+        true => json(
+            &mut whole,
+            (&mut view, questions),
+            figures,
+            machine,
+            status,
+            top,
+        )?,
         false => {
             let style = match &args.output {
                 Some(_) => Style::new(false),
                 None => Style::of(&io::stdout()),
             };
             shown(&mut whole, &view, figures, args)?;
+            loaded(&mut whole, questions, figures)?;
             queries::write(&mut whole, &mut view, top, style)?;
         }
     }
@@ -333,25 +392,57 @@ fn shown(
         grouped(asked.profile.lost),
         grouped(asked.engine[2]),
     )?;
+    if core.squashed != 0 {
+        writeln!(
+            out,
+            "# squashed    {} instructions of wrong paths",
+            grouped(core.squashed)
+        )?;
+    }
     for (selector, rate) in throttled(asked) {
         writeln!(out, "# throttle    {selector}: every {rate} at the end")?;
     }
     Ok(())
 }
 
+/// Says when queries were loaded, where they were more than once.
+fn loaded(out: &mut impl Write, questions: &[Question], figures: &Figures) -> io::Result<()> {
+    if questions.len() == 1 {
+        return Ok(());
+    }
+    for (n, question) in questions.iter().enumerate() {
+        let Question { name, after, .. } = question;
+        let after = grouped(*after);
+        match n {
+            0 => writeln!(out, "# loaded      {name} at the beginning")?,
+            _ if n < figures.asked.loads.len() => {
+                writeln!(out, "# loaded      {name} after {after} instructions")?;
+            }
+            _ => writeln!(
+                out,
+                "# never       {name}: it was to be loaded after {after} instructions"
+            )?,
+        }
+    }
+    let core = &figures.asked.core;
+    writeln!(
+        out,
+        "# loading     {:.2} % of cycles, in which nothing was dispatched",
+        part(core.loading, core.cycles)
+    )
+}
+
 /// Entries of `every auto`, and their rates at the end.
 fn throttled(run: &RunFigures) -> Vec<(String, u32)> {
-    let auto = run
-        .seen
-        .iter()
-        .filter(|seen| seen.throttled && seen.executed != 0);
+    let seen = run.loads.iter().flat_map(|answers| &answers.seen);
+    let auto = seen.filter(|seen| seen.throttled && seen.executed != 0);
     let told = auto.map(|seen| (seen.entry.to_string(), seen.rate.one_in()));
     told.collect()
 }
 
 fn json(
     out: &mut impl Write,
-    view: &mut View<'_>,
+    (view, questions): (&mut View<'_>, &[Question]),
     figures: &Figures,
     machine: &Parameters,
     status: Option<i32>,
@@ -377,12 +468,23 @@ fn json(
         ("mispredicted", asked.core.mispredicted),
         ("code_misses", asked.core.misses[0]),
         ("data_misses", asked.core.misses[1]),
+        ("squashed", asked.core.squashed),
+        ("loading", asked.core.loading),
         ("records", asked.profile.records),
         ("lost", asked.profile.lost),
         ("dropped", asked.engine[2]),
     ] {
         json.number(name, number)?;
     }
+    json.member_array("loads")?;
+    for (n, question) in questions.iter().enumerate() {
+        json.object()?;
+        json.text("name", &question.name)?;
+        json.number("after", question.after)?;
+        json.boolean("loaded", n < asked.loads.len())?;
+        json.end_object()?;
+    }
+    json.end_array()?;
     json.member_array("throttled")?;
     for (selector, rate) in throttled(asked) {
         json.object()?;

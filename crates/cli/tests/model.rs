@@ -102,6 +102,95 @@ fn events_and_facts_of_the_pipeline_are_answered() {
     assert!(pcs.iter().any(|m| m["pc"]["function"].is_string()));
 }
 
+/// Instructions that are enough where it is not about numbers.
+const SHORT: [&str; 2] = ["--instructions", "15k"];
+
+/// Queries change after the instruction that is said, and each load has the answers to its part of the run.
+#[test]
+fn queries_are_loaded_in_place_of_others() {
+    let dir = Dir::new("loads");
+    let branches = "for opBRANCH * always collect pc; count stop;";
+    let counted = |told: &Value, n: usize| told["queries"][n]["counted"].as_u64();
+    let all = counted(&modelled(&dir, branches, &SHORT), 0).expect("counted");
+    let other = dir.file("other.rpa", "for opLOAD * always collect pc; count stop;");
+    let again = dir.file("again.rpa", branches);
+    let [other, again] = [other, again].map(|file| file.display().to_string());
+    let loads = [
+        "--load",
+        &format!("5k:{other}"),
+        "--load",
+        &format!("8k:{again}"),
+        "--load",
+        &format!("1M:{other}"),
+    ];
+    let told = modelled(&dir, branches, &[&SHORT[..], &loads].concat());
+    let [first, between, last] = [0, 1, 2].map(|n| counted(&told, n).expect("counted"));
+    assert!(
+        first > 100 && last > 100 && between > 100,
+        "{first} {between} {last}"
+    );
+    let asked: u64 = ["5k", "8k"]
+        .iter()
+        .map(|n| {
+            let short = modelled(&dir, branches, &["--instructions", n]);
+            counted(&short, 0).expect("counted")
+        })
+        .fold(0, |before, now| now - before);
+    // Those of the three thousand instructions in between are not counted.
+    assert_eq!(first + last + asked, all, "{first} {last} {asked}");
+    let loaded: Vec<_> = told["loads"]
+        .as_array()
+        .expect("loads")
+        .iter()
+        .map(|load| load["loaded"].clone())
+        .collect();
+    assert_eq!(loaded, [true, true, true, false]);
+    let queries = dir.file("q.rpa", branches);
+    let late = format!("1k:{other}");
+    let refused = trommel(&[
+        "model",
+        "-q",
+        queries.to_str().expect("UTF-8"),
+        "--load",
+        &late,
+        "--load",
+        &late,
+        "--",
+        "/bin/true",
+    ]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("in the order"),
+        "{said}"
+    );
+}
+
+#[test]
+fn squashed_instructions_are_modelled_where_the_machine_says_so() {
+    let dir = Dir::new("wrong-paths");
+    let queries =
+        "for opLOAD * always collect pc misc; if misc bset 0x8 then send 1 stop else count stop;";
+    let told = |paths: &str| {
+        let file = dir.file("machine", &format!("wrong_paths = {paths}\n"));
+        let told = modelled(
+            &dir,
+            queries,
+            &[&SHORT[..], &["--machine", file.to_str().expect("UTF-8")]].concat(),
+        );
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let query = &told["queries"][0];
+        [&told["squashed"], &query["sent"], &query["counted"]].map(number)
+    };
+    let [none, modelled, profiled] = ["none", "modelled", "profiled"].map(told);
+    assert_eq!((none[0], none[1]), (0, 0));
+    assert!(modelled[0] > 300 && modelled[1] == 0, "{modelled:?}");
+    assert!(
+        profiled[1] > 30 && profiled[1] < profiled[0],
+        "{profiled:?}"
+    );
+    assert_eq!([modelled[2], profiled[2]], [none[2]; 2]);
+}
+
 #[test]
 fn a_machine_of_another_size_has_other_misses() {
     let dir = Dir::new("machine");

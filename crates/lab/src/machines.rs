@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use trommel_model::core::MAX_WINDOW;
 use trommel_model::machine::queries;
-use trommel_model::parameters::{Cheap, QueryEngine};
+use trommel_model::parameters::{Cheap, QueryEngine, WrongPaths};
+use trommel_model::profile::Load;
 use trommel_model::service::{BARRIER, EDGES, Service};
 use trommel_model::trace::Trace;
 use trommel_model::trace::record::{RecordingSettings, cpu_time, record};
@@ -79,7 +80,14 @@ pub(crate) enum Otherwise {
     SlowLoads,
     /// Stores of references are read by one thread.
     OneThread,
+    /// Instructions of wrong paths take profile hardware.
+    WrongPaths,
+    /// All queries are taken out and loaded again by turns, after so many instructions each.
+    Reloaded,
 }
+
+/// Instructions after which queries are changed, where they are.
+pub(crate) const RELOADED: u64 = 10_000;
 
 /// Queries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -139,7 +147,8 @@ impl Setup {
             Some(Otherwise::SlowMessages) => parameters.profiling.message = 8,
             Some(Otherwise::TwoPorts) => parameters.core.ports = 2,
             Some(Otherwise::SlowLoads) => parameters.core.hit = 3,
-            Some(Otherwise::OneThread) | None => {}
+            Some(Otherwise::WrongPaths) => parameters.core.wrong_paths = WrongPaths::Modelled,
+            Some(Otherwise::OneThread | Otherwise::Reloaded) | None => {}
         }
         parameters
     }
@@ -203,7 +212,22 @@ impl Lab<'_> {
             (self.progress)(&format!("{name} on the modelled machine"));
             let parameters = setup.parameters();
             let services: &[&[Service]] = if setup.served { &SERVICES } else { &[] };
-            let done = recorded.run(parameters, &queries(&setup.text()), services, false);
+            let (asked, nothing) = (queries(&setup.text()), queries(""));
+            let load = |n: u64| Load {
+                after: n * RELOADED,
+                queries: if n.is_multiple_of(2) {
+                    &asked
+                } else {
+                    &nothing
+                },
+            };
+            let later: Vec<Load<'_>> = match setup.otherwise {
+                Some(Otherwise::Reloaded) => {
+                    (1..recorded.trace().len() / RELOADED).map(load).collect()
+                }
+                _ => Vec::new(),
+            };
+            let done = recorded.run_loads(parameters, load(0), &later, services, false);
             lock(&machines.outcomes).insert((name, setup), Arc::new(done));
         });
         let known = lock(&machines.outcomes);
@@ -394,11 +418,11 @@ pub(crate) struct Misses {
 impl Misses {
     fn of(run: &RunFigures, free: &RunFigures) -> Self {
         let mut misses = Self {
-            all: run.seen.iter().map(|seen| seen.executed).sum(),
+            all: run.loads[0].seen.iter().map(|seen| seen.executed).sum(),
             slowdown: run.slowdown(free),
             ..Self::default()
         };
-        for effect in run.log.iter().flat_map(|log| &log.0) {
+        for effect in run.log().into_iter().flat_map(|log| &log.0) {
             if let Effect::Message { record, .. } = effect {
                 *misses.by_pc.entry(record.0[0]).or_default() += 1;
             }
@@ -450,7 +474,7 @@ impl Cycles {
             run: run.core.cycles,
             ..Self::default()
         };
-        for effect in run.log.iter().flat_map(|log| &log.0) {
+        for effect in run.log().into_iter().flat_map(|log| &log.0) {
             if let Effect::Message { record, .. } = effect {
                 let [pc, word, ..] = record.0;
                 let took = (word >> 32) as f64 + 1.0 / (word & 0xffff) as f64;

@@ -22,31 +22,33 @@
 //!   so a cycle costs what happens in it.
 //! * A load waits for the last store before it to the same eight bytes. Stores write when they are done, and never wait
 //!   for a miss: there is a buffer.
-//! * The front end stops at a branch that is predicted wrongly until that is resolved, and at taken branches for the
-//!   rest of the cycle. There are no wrong paths, so they take no profile hardware; in the paper's execution-driven
-//!   simulator they do.
+//! * The front end stops at taken branches for the rest of the cycle. At a branch that is predicted wrongly it stops until that is
+//!   resolved, or goes astray, if the machine says so: `core/astray.rs`.
 //!
 //! # Why it is right
 //! `tests/traces/cycles.rs` has traces whose cycles can be counted by hand. Everything that was fetched retires, once and in
 //! order, whatever stalls (`tests/traces/machine.rs`).
 
+mod astray;
 mod dispatch;
 mod fetch;
 mod issue;
+mod load;
 mod retire;
 mod stage;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use trommel_query::Facts;
 
 use crate::instruction::{Instruction, REGISTERS};
 use crate::memory::Memory;
-use crate::parameters::Core as Parameters;
+use crate::parameters::{Core as Parameters, WrongPaths};
 use crate::predictor::Predictor;
-use crate::profile::{Selected, Unit};
+use crate::profile::{Answers, Load, Selected, Unit};
 use crate::trace::{Execution, Replay};
 
+use astray::Astray;
 use stage::Stage;
 
 /// Places in the window at most: the bits of a set of them.
@@ -75,8 +77,12 @@ pub struct CoreFigures {
     pub stalled: [u64; 2],
     /// Cycles in which it could not for want of room in the window.
     pub full: u64,
-    /// Misses of the first-level caches: instructions, data.
+    /// Misses of the first-level caches: instructions, data. With wrong paths, also of their code.
     pub misses: [u64; 2],
+    /// Instructions of wrong paths that were dispatched.
+    pub squashed: u64,
+    /// Cycles in which the next instruction could not be dispatched as queries were loaded.
+    pub loading: u64,
 }
 
 /// An instruction between fetch and dispatch.
@@ -84,6 +90,8 @@ struct Fetched {
     execution: Execution,
     cycle: u64,
     mispredicted: bool,
+    /// It is on a wrong path.
+    astray: bool,
     /// The fetch rate.
     rate: u64,
     /// Says whether it is profiled: asked once, when it first comes to dispatch.
@@ -107,6 +115,8 @@ struct Entry {
     /// The first of those that wait for it: place × SOURCES + number.
     waiters: u16,
     mispredicted: bool,
+    /// It is on a wrong path: nobody knows its addresses.
+    astray: bool,
     profiled: Option<Box<Profiled>>,
     events: u8,
 }
@@ -117,6 +127,11 @@ struct Profiled {
     facts: Facts,
 }
 
+/// For each instruction, whether it can be profiled.
+fn concerned(code: &[Instruction], unit: &Unit<'_>) -> Vec<bool> {
+    code.iter().map(|i| unit.concerns(i)).collect()
+}
+
 /// The core and all that it needs.
 pub struct Core<'t, 'p> {
     parameters: Parameters,
@@ -124,12 +139,22 @@ pub struct Core<'t, 'p> {
     /// For each instruction, whether it can be profiled.
     concerned: Vec<bool>,
     replay: Replay<'t>,
-    /// The execution that is fetched next.
+    /// The execution that is fetched next on the right path.
     coming: Option<Execution>,
+    /// The wrong path that the front end is on.
+    astray: Option<Astray>,
+    /// Numbers of the instructions, by address, for wrong paths.
+    by_address: HashMap<u64, u32>,
     memory: Memory,
     predictor: Predictor,
     /// The profile hardware.
     pub unit: Unit<'p>,
+    /// Loads of queries that are to come.
+    pub loads: VecDeque<Load<'p>>,
+    /// Time at which the last one is over.
+    loaded: u64,
+    /// Answers of each load that is over.
+    pub answers: Vec<Answers>,
     now: u64,
 
     queue: VecDeque<Fetched>,
@@ -170,7 +195,11 @@ impl<'t, 'p> Core<'t, 'p> {
         unit: Unit<'p>,
     ) -> Self {
         let window = parameters.window.clamp(1, MAX_WINDOW);
-        let concerned = code.iter().map(|i| unit.concerns(i)).collect();
+        let concerned = concerned(code, &unit);
+        let by_address = match parameters.wrong_paths {
+            WrongPaths::None => HashMap::new(),
+            _ => code.iter().zip(0..).map(|(i, n)| (i.pc, n)).collect(),
+        };
         Self {
             parameters: Parameters {
                 window,
@@ -179,10 +208,15 @@ impl<'t, 'p> Core<'t, 'p> {
             code,
             concerned,
             coming: replay.next(),
+            astray: None,
+            by_address,
             replay,
             memory: Memory::new(&parameters),
             predictor: Predictor::new(parameters.history),
             unit,
+            loads: VecDeque::new(),
+            loaded: 0,
+            answers: Vec::new(),
             now: 0,
             queue: VecDeque::new(),
             fetches: 0,
@@ -211,12 +245,13 @@ impl<'t, 'p> Core<'t, 'p> {
             self.unit.cycle(self.now);
             self.now += 1;
         }
-        self.unit.finish();
+        self.answers.push(self.unit.finish());
         self.counts.misses = self.memory.misses();
     }
 
     /// One cycle. Returns true if there is anything left to do.
     pub fn cycle(&mut self) -> bool {
+        self.come_back();
         self.retire();
         self.issue();
         self.dispatch();

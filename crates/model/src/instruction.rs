@@ -111,6 +111,8 @@ pub struct Instruction {
     pub interval: u32,
     /// Its control flow.
     pub flow: Flow,
+    /// Address that it leads to, of direct branches and calls that are taken; otherwise 0.
+    pub target: u64,
     /// It is repeated (`rep`).
     pub repeats: bool,
 }
@@ -140,6 +142,7 @@ impl Instruction {
             latency,
             interval,
             flow: flow(i),
+            target: i.near_branch_target(),
             repeats: is_repeated(i),
         }
     }

@@ -4,11 +4,10 @@ use iced_x86::InstructionInfoFactory;
 use trommel_query::engine::Log;
 use trommel_query::{Program as Queries, program};
 
-use crate::barrel::Detail;
 use crate::core::{self, Core};
 use crate::instruction::Instruction;
 use crate::parameters::Parameters;
-use crate::profile::{self, Unit};
+use crate::profile::{self, Answers, Load, Unit};
 use crate::service::Service;
 use crate::trace::{Trace, tags};
 
@@ -32,17 +31,16 @@ pub struct RunFigures {
     pub served: u64,
     /// The most messages that any queue held.
     pub deepest: u64,
-    /// Everything that the queries did, in the order in which it happened, where that was asked for.
-    pub log: Option<Log>,
-    /// Details of it, in the same order.
-    pub details: Vec<Detail>,
-    /// Executions of what the entries of the queries are about.
-    pub seen: Vec<profile::Seen>,
-    /// By query instruction: queries that begin there and did something, and executions that counted records stand for.
-    pub acted: [Vec<u64>; 2],
+    /// Answers of each load of queries, in order. A load that was not come to has none.
+    pub loads: Vec<Answers>,
 }
 
 impl RunFigures {
+    /// Everything that the queries of the first load did, if it was asked for.
+    pub fn log(&self) -> Option<&Log> {
+        self.loads.first().and_then(|answers| answers.log.as_ref())
+    }
+
     /// Instructions a cycle.
     pub fn ipc(&self) -> f64 {
         self.core.instructions as f64 / self.core.cycles.max(1) as f64
@@ -106,12 +104,25 @@ impl Program {
         services: &[&[Service]],
         log: bool,
     ) -> RunFigures {
-        let mut unit = Unit::new(queries, parameters, services);
+        let first = Load { after: 0, queries };
+        self.run_loads(parameters, first, &[], services, log)
+    }
+
+    /// Runs it likewise, and loads other queries later, in the order of the list.
+    pub fn run_loads<'q>(
+        &'q self,
+        parameters: Parameters,
+        first: Load<'q>,
+        later: &[Load<'q>],
+        services: &[&[Service]],
+        log: bool,
+    ) -> RunFigures {
+        let mut unit = Unit::new(first.queries, parameters, services);
         unit.barrel.log = log.then(Log::default);
         let mut core = Core::new(parameters.core, &self.code, self.trace.replay(), unit);
+        core.loads = later.iter().copied().collect();
         core.run();
         let unit = core.unit;
-        let seen = unit.seen();
         RunFigures {
             core: core.counts,
             profile: unit.counts,
@@ -122,10 +133,7 @@ impl Program {
             ],
             served: unit.processors.iter().map(|p| p.messages).sum(),
             deepest: (unit.queues.iter().flatten().map(|q| q.deepest).max()).unwrap_or(0),
-            seen,
-            log: unit.barrel.log,
-            details: unit.barrel.details,
-            acted: [unit.barrel.acted, unit.barrel.counted_for],
+            loads: core.answers,
         }
     }
 }

@@ -40,6 +40,18 @@ pub struct Translation {
     pub walk: u32,
 }
 
+/// Paths that a mispredicted branch leads to, until it is resolved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum WrongPaths {
+    /// The front end waits.
+    None,
+    /// Their instructions go through the pipeline and take profile hardware, as in the paper's execution-driven simulator. Nothing of
+    /// them is delivered.
+    Modelled,
+    /// Those that are profiled make records too, with [`trommel_query::record::misc::SQUASHED`]: as ProfileMe does.
+    Profiled,
+}
+
 /// The core and its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Core {
@@ -57,6 +69,8 @@ pub struct Core {
     pub ports: usize,
     /// Bits of history, and of the index of the predictor's counters.
     pub history: u32,
+    /// Wrong paths.
+    pub wrong_paths: WrongPaths,
     /// First-level caches: instructions, data.
     pub first: [Geometry; 2],
     /// Cycles of a hit in the data cache.
@@ -156,6 +170,7 @@ impl Parameters {
             units: [8, 2, 4, 2],
             ports: 4,
             history: 14,
+            wrong_paths: WrongPaths::None,
             first: [cache(32, 2), cache(64, 4)],
             hit: 1,
             round_trip: 12,

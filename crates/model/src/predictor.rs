@@ -4,8 +4,8 @@
 //! branches. Indirect jumps: the last target, in a buffer of sets. Returns: a stack of return addresses, the
 //! oldest of which are lost. Direct targets are known when they are fetched.
 //!
-//! The trace has no wrong paths, so history and stack are always those of the right one, and counters learn when a
-//! branch is fetched: a machine that repairs them after a misprediction does as well, one that does not a little worse.
+//! Counters learn when a branch of the right path is fetched, and nothing on wrong paths: a machine that repairs them after a
+//! misprediction does as well, one that does not a little worse. Wrong paths have a history and a stack of their own ([`Front`]).
 
 use crate::instruction::{Flow, Instruction};
 
@@ -13,16 +13,35 @@ use crate::instruction::{Flow, Instruction};
 const TARGETS: [usize; 2] = [512, 4];
 const RETURNS: usize = 8;
 
+/// State that every prediction changes: the last outcomes, and the return addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    history: u64,
+    returns: [u64; RETURNS],
+    top: usize,
+}
+
+impl Front {
+    fn push(&mut self, address: u64) {
+        self.top = (self.top + 1) % RETURNS;
+        self.returns[self.top] = address;
+    }
+
+    fn pop(&mut self) -> u64 {
+        let address = self.returns[self.top];
+        self.top = (self.top + RETURNS - 1) % RETURNS;
+        address
+    }
+}
+
 /// The state of all predictors.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     counters: Vec<u8>,
     mask: u64,
-    history: u64,
     /// Address and target; the ways of a set lie together, the last used first.
     targets: Vec<(u64, u64)>,
-    returns: [u64; RETURNS],
-    top: usize,
+    front: Front,
 }
 
 impl Predictor {
@@ -31,11 +50,54 @@ impl Predictor {
         Self {
             counters: vec![1; 1 << history],
             mask: (1 << history) - 1,
-            history: 0,
             targets: vec![(0, 0); TARGETS[0] * TARGETS[1]],
-            returns: [0; RETURNS],
-            top: 0,
+            front: Front {
+                history: 0,
+                returns: [0; RETURNS],
+                top: 0,
+            },
         }
+    }
+
+    /// The front's state at the instruction that is fetched next on the right path.
+    pub const fn front(&self) -> Front {
+        self.front
+    }
+
+    /// The address that `instruction` is predicted to lead to; 0 where nothing is known. Nothing is learned, but `front` goes on.
+    pub fn foresee(&self, instruction: &Instruction, front: &mut Front) -> u64 {
+        match instruction.flow {
+            Flow::Next => instruction.end(),
+            Flow::Direct => instruction.target,
+            Flow::Conditional => {
+                let taken = self.counters[self.counter(instruction.pc, front.history)] >= 2;
+                front.history = (front.history << 1 | u64::from(taken)) & self.mask;
+                match taken {
+                    true => instruction.target,
+                    false => instruction.end(),
+                }
+            }
+            Flow::Indirect => self.last_target(instruction.pc),
+            Flow::Call => {
+                front.push(instruction.end());
+                instruction.target
+            }
+            Flow::IndirectCall => {
+                front.push(instruction.end());
+                self.last_target(instruction.pc)
+            }
+            Flow::Return => front.pop(),
+        }
+    }
+
+    const fn counter(&self, pc: u64, history: u64) -> usize {
+        ((pc ^ history) & self.mask) as usize
+    }
+
+    fn last_target(&self, pc: u64) -> u64 {
+        let set = self.targets[first_of_set(pc)..].iter().take(TARGETS[1]);
+        let found = set.into_iter().find(|target| target.0 == pc);
+        found.map_or(0, |target| target.1)
     }
 
     /// Predicts where `instruction` leads, learns that it led to `to`, and says whether it was right.
@@ -45,35 +107,32 @@ impl Predictor {
             Flow::Conditional => self.direction(instruction.pc, taken),
             Flow::Indirect => self.target(instruction.pc, to),
             Flow::Call => {
-                self.push(instruction.end());
+                self.front.push(instruction.end());
                 true
             }
             Flow::IndirectCall => {
-                self.push(instruction.end());
+                self.front.push(instruction.end());
                 self.target(instruction.pc, to)
             }
-            Flow::Return => {
-                let predicted = self.returns[self.top];
-                self.top = (self.top + RETURNS - 1) % RETURNS;
-                predicted == to
-            }
+            Flow::Return => self.front.pop() == to,
         }
     }
 
     fn direction(&mut self, pc: u64, taken: bool) -> bool {
-        let counter = &mut self.counters[((pc ^ self.history) & self.mask) as usize];
+        let at = self.counter(pc, self.front.history);
+        let counter = &mut self.counters[at];
         let predicted = *counter >= 2;
         *counter = match taken {
             true => (*counter + 1).min(3),
             false => counter.saturating_sub(1),
         };
-        self.history = (self.history << 1 | u64::from(taken)) & self.mask;
+        self.front.history = (self.front.history << 1 | u64::from(taken)) & self.mask;
         predicted == taken
     }
 
     fn target(&mut self, pc: u64, to: u64) -> bool {
-        let [sets, ways] = TARGETS;
-        let at = pc as usize % sets * ways;
+        let [_, ways] = TARGETS;
+        let at = first_of_set(pc);
         let set = &mut self.targets[at..at + ways];
         let found = set.iter().position(|t| t.0 == pc);
         let right = found.is_some_and(|way| set[way].1 == to);
@@ -81,11 +140,12 @@ impl Predictor {
         set[0] = (pc, to);
         right
     }
+}
 
-    fn push(&mut self, address: u64) {
-        self.top = (self.top + 1) % RETURNS;
-        self.returns[self.top] = address;
-    }
+/// The place of the first way of the set that an indirect jump belongs to.
+const fn first_of_set(pc: u64) -> usize {
+    let [sets, ways] = TARGETS;
+    pc as usize % sets * ways
 }
 
 #[cfg(test)]

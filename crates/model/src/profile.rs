@@ -18,17 +18,18 @@
 //!   retired, a latch beside the control table keeps its record, and its buffer is free. So the second can always have one.
 //! * What is free is free from the next cycle on.
 
+use trommel_query::engine::Log;
 use trommel_query::pair::Member;
 use trommel_query::record::misc;
 use trommel_query::throttle::{Rehearsal, Throttle};
 use trommel_query::{
-    Class, ENTRIES, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Rate,
-    Record, Subject,
+    Class, ENTRIES, Engine, Entry, Facts, Field, FieldSet, MAX_INSTRUCTIONS, Operation, Program,
+    QueryPc, Rate, Record, Subject,
 };
 
 use crate::barrel::{Barrel, Detail, Filled, synchronous};
 use crate::instruction::Instruction;
-use crate::parameters::{Cheap, Parameters};
+use crate::parameters::{Cheap, Parameters, WrongPaths};
 use crate::queue::Queue;
 use crate::service::{Processor, Service};
 use crate::trace::{Execution, FIELDS};
@@ -90,6 +91,28 @@ pub struct Seen {
     pub throttled: bool,
 }
 
+/// Queries that are loaded into the profile hardware, by SET_PCR instructions of software (section 3.4).
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'q> {
+    /// Instructions that retire before.
+    pub after: u64,
+    /// The queries.
+    pub queries: &'q Program,
+}
+
+/// Answers of one load of queries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answers {
+    /// Everything that the queries did, in the order in which it happened, where that was asked for.
+    pub log: Option<Log>,
+    /// Details of it, in the same order.
+    pub details: Vec<Detail>,
+    /// Executions of what the entries of the queries are about.
+    pub seen: Vec<Seen>,
+    /// By query instruction: queries that begin there and did something, and executions that counted records stand for.
+    pub acted: [Vec<u64>; 2],
+}
+
 /// Owners of the rates of `every auto`.
 enum Rates {
     /// Nothing asks for one.
@@ -98,6 +121,18 @@ enum Rates {
     Throttled(Box<Throttle>),
     /// A test.
     Rehearsed(Box<Rehearsal>),
+}
+
+impl Rates {
+    /// Those of queries that are loaded at a time.
+    fn of(program: &Program, parameters: &Parameters, now: u64) -> Self {
+        let period = parameters.profiling.period;
+        match Throttle::new(program, period, now) {
+            None => Self::Fixed,
+            Some(_) if period == 0 => Self::Rehearsed(Box::default()),
+            Some(throttle) => Self::Throttled(Box::new(throttle)),
+        }
+    }
 }
 
 /// The hardware.
@@ -137,11 +172,7 @@ impl<'p> Unit<'p> {
         Self {
             program,
             engine: Engine::new(program, profiling.seed),
-            rates: match Throttle::new(program, profiling.period, 0) {
-                None => Rates::Fixed,
-                Some(_) if profiling.period == 0 => Rates::Rehearsed(Box::default()),
-                Some(throttle) => Rates::Throttled(Box::new(throttle)),
-            },
+            rates: Rates::of(program, &parameters, 0),
             synchronous: synchronous(program),
             parameters,
             networks: 0,
@@ -176,9 +207,31 @@ impl<'p> Unit<'p> {
     /// An instruction comes to dispatch: whether it is profiled. To be asked once.
     pub fn select(&mut self, instruction: &Instruction) -> Option<Selected> {
         let entry = class_of(instruction)?;
+        self.program.table().get(entry)?;
+        let (member, stands_for) = self.sample(entry)?;
+        self.selected(instruction, entry, member, stands_for)
+    }
+
+    /// An instruction of a wrong path comes to dispatch. It is counted down for, and among the executions only if it makes records.
+    pub fn select_astray(&mut self, instruction: &Instruction) -> Option<Selected> {
+        if self.parameters.core.wrong_paths == WrongPaths::Profiled {
+            return self.select(instruction);
+        }
+        let entry = class_of(instruction)?;
+        self.program.table().get(entry)?;
+        let member = self.engine.draw(entry)?;
+        self.selected(instruction, entry, member, 0)
+    }
+
+    fn selected(
+        &self,
+        instruction: &Instruction,
+        entry: Entry,
+        member: Member,
+        stands_for: u64,
+    ) -> Option<Selected> {
         let control = self.program.table().get(entry)?;
         let (start, fields) = (control.start, control.fields);
-        let (member, stands_for) = self.sample(entry)?;
         let cheap = is_cheap(self.parameters.profiling.cheap, instruction, fields);
         Some(Selected {
             entry,
@@ -205,19 +258,6 @@ impl<'p> Unit<'p> {
             Rates::Rehearsed(rehearsal) => self.engine.pace(entry, rehearsal.next(entry)),
         }
         Some((member, stands_for))
-    }
-
-    /// Executions of what each entry of the program is about, those profiled, and the rate at the end.
-    pub fn seen(&self) -> Vec<Seen> {
-        let entries = self.program.table().entries();
-        let seen = entries.map(|(entry, control)| Seen {
-            entry,
-            executed: self.offered[entry.number()][1],
-            profiled: self.profiled[entry.number()],
-            rate: self.engine.rate(entry),
-            throttled: control.sampling.rate().is_none(),
-        });
-        seen.collect()
     }
 
     /// Takes what a profiled instruction needs. To be asked once a cycle, until there is all.
@@ -258,6 +298,12 @@ impl<'p> Unit<'p> {
         let Selected { entry, start, .. } = *selected;
         let record = Record::pack(facts, selected.fields);
         self.complete(entry, selected.member, record, start, selected.stands_for);
+    }
+
+    /// A profiled instruction was squashed, and makes no record.
+    pub fn squash(&mut self, selected: &Selected) {
+        self.networks -= usize::from(!selected.cheap);
+        self.buffers -= 1;
     }
 
     /// The record of an execution is complete, in its buffer.
@@ -338,18 +384,59 @@ impl<'p> Unit<'p> {
         self.barrel.is_idle()
     }
 
-    /// Reports counts of clauses that were not reported yet.
-    pub fn finish(&mut self) {
-        let mut log = trommel_query::engine::Log::default();
+    /// The queries that are loaded.
+    pub const fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    /// Loads other queries, in idle hardware. Returns the answers of those before.
+    pub fn load(&mut self, program: &'p Program, now: u64) -> Answers {
+        let answers = self.finish();
+        self.program = program;
+        self.engine = Engine::new(program, self.parameters.profiling.seed);
+        self.rates = Rates::of(program, &self.parameters, now);
+        self.synchronous = synchronous(program);
+        (self.profiled, self.offered) = ([0; ENTRIES], [[0; 2]; ENTRIES]);
+        answers
+    }
+
+    /// Ends the queries that are loaded, and reports counts of clauses that were not reported yet.
+    pub fn finish(&mut self) -> Answers {
+        let mut log = Log::default();
         self.engine.finish(&mut log);
-        if let Some(all) = &mut self.barrel.log {
+        let seen = self.seen();
+        let barrel = &mut self.barrel;
+        if let Some(all) = &mut barrel.log {
             let detail = Detail {
                 stands_for: 0,
                 dropped: false,
             };
-            self.barrel.details.extend(log.0.iter().map(|_| detail));
+            barrel.details.extend(log.0.iter().map(|_| detail));
             all.0.extend(log.0);
         }
+        let none = || vec![0; MAX_INSTRUCTIONS];
+        Answers {
+            log: barrel.log.as_mut().map(std::mem::take),
+            details: std::mem::take(&mut barrel.details),
+            seen,
+            acted: [
+                std::mem::replace(&mut barrel.acted, none()),
+                std::mem::replace(&mut barrel.counted_for, none()),
+            ],
+        }
+    }
+
+    /// Executions of what each entry of the program is about, those profiled, and the rate at the end.
+    fn seen(&self) -> Vec<Seen> {
+        let entries = self.program.table().entries();
+        let seen = entries.map(|(entry, control)| Seen {
+            entry,
+            executed: self.offered[entry.number()][1],
+            profiled: self.profiled[entry.number()],
+            rate: self.engine.rate(entry),
+            throttled: control.sampling.rate().is_none(),
+        });
+        seen.collect()
     }
 }
 

@@ -70,6 +70,8 @@ pub mod misc {
     pub const MISPREDICTED: u64 = 1 << 1;
     /// The instruction ended in an exception, whose vector is in bits 8 to 15.
     pub const EXCEPTION: u64 = 1 << 2;
+    /// The instruction was on a path that a branch was mispredicted to, and was squashed. Only a modelled pipeline knows.
+    pub const SQUASHED: u64 = 1 << 3;
     /// First bit of the exception's vector.
     pub const VECTOR_SHIFT: u32 = 8;
 }

@@ -97,7 +97,7 @@ fn a_comparison_that_can_never_hold_is_named_with_the_reason() {
         (
             "for opBRANCH * always collect misc;\nif misc bset 0x10 then count stop else stop;".into(),
             NEVER,
-            "0xff07",
+            "0xff0f",
         ),
     ] {
         let (said, fix) = warned(&text).unwrap_or_else(|| panic!("nothing was said of {text}"));

@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use export::ExportArgs;
 pub(crate) use merge::MergeArgs;
-pub(crate) use parse::{Events, ModuleSpec, Only, ServiceSpec};
+pub(crate) use parse::{Events, LaterLoad, ModuleSpec, Only, ServiceSpec};
 pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs, StatArgs};
 pub(crate) use show::{

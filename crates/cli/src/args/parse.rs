@@ -118,6 +118,26 @@ pub(super) fn number(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no number above 0, such as 500k or 20M"))
 }
 
+/// Queries that are loaded later.
+#[derive(Clone, Debug)]
+pub(crate) struct LaterLoad {
+    /// Instructions before.
+    pub(crate) after: u64,
+    /// The file with the queries.
+    pub(crate) file: PathBuf,
+}
+
+/// A load, such as `500k:misses.rpa`.
+pub(super) fn load(text: &str) -> Result<LaterLoad, String> {
+    let parts = text.split_once(':').filter(|(_, file)| !file.is_empty());
+    let (after, file) =
+        parts.ok_or_else(|| format!("`{text}` is no load, such as 500k:misses.rpa"))?;
+    Ok(LaterLoad {
+        after: number(after)?,
+        file: file.into(),
+    })
+}
+
 /// Cycles of a cost model.
 pub(super) fn cycles(text: &str) -> Result<f64, String> {
     let cycles = text.parse().ok().filter(|n| (0.1..=1e6).contains(n));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trommel_tuple::Kind;
 
-use super::parse;
+use super::parse::{self, LaterLoad};
 
 /// Arguments of `stream`.
 #[derive(Args, Debug)]
@@ -269,6 +269,8 @@ Examples:
   trommel model -q misses.rpa --every 10 --instructions 80k -- ./server
       two stretches of 40 000 instructions, each after 10 ms of CPU time
   trommel model --show-machine > small.machine  to edit, for --machine
+  trommel model -q edges.rpa --load 50k:misses.rpa -- ./app
+      other queries from instruction 50 000 on
 
 The program runs to its end. The modelled instructions are single-stepped:
 100 000 take some seconds. Events, facts of the pipeline and `every auto` are
@@ -282,6 +284,12 @@ pub(crate) struct ModelArgs {
         required_unless_present = "show_machine"
     )]
     pub(crate) query: Option<PathBuf>,
+
+    /// Load the queries in FILE in place of those before, after N instructions; can be repeated
+    ///
+    /// As the paper's SET_PCR instructions do. N can have k or M after it.
+    #[arg(long, value_name = "N:FILE", value_parser = parse::load)]
+    pub(crate) load: Vec<LaterLoad>,
 
     /// The machine: lines NAME = VALUE, as --show-machine writes them
     ///

@@ -14,7 +14,7 @@ pub(super) const NETWORKS: [usize; 4] = [1, 2, 3, 4];
 /// Note below each of these figures.
 pub(super) const NOTE: &str = "A trace-driven model of Table 5, by a million instructions of each program, in 25 stretches spread over its run. The \
      paper's programs were Java's under a virtual machine, hundreds of millions of instructions long. Stores of references \
-     are those that stored heap addresses and nulls only. No wrong paths are profiled, as there are none in a trace.";
+     are those that stored heap addresses and nulls only. Wrong paths take no profile hardware, but where it is said.";
 
 /// The same setups on all programs.
 pub(super) fn runs(lab: &Lab<'_>, results: &Results, setups: &[Setup]) -> Runs {

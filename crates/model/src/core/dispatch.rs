@@ -24,7 +24,7 @@ impl Core<'_, '_> {
     fn dispatch_some(&mut self) -> Reason {
         for _ in 0..self.parameters.width {
             let Some(next) = self.queue.front() else {
-                return if self.fetches == NEVER || self.now < self.held {
+                return if self.waits_for_branch() || self.now < self.held {
                     Reason::Control
                 } else {
                     Reason::Supply
@@ -33,11 +33,15 @@ impl Core<'_, '_> {
             if next.cycle + self.parameters.front_end > self.now {
                 return Reason::Supply;
             }
+            let (code, astray) = (next.execution.code as usize, next.astray);
             if self.tail - self.head == self.parameters.window as u64 {
                 self.counts.full += 1;
                 return Reason::Room;
             }
-            let code = next.execution.code as usize;
+            if !astray && self.loads_first() {
+                self.counts.loading += 1;
+                return Reason::Profile;
+            }
             let instruction = &self.code[code];
             let concerned = self.concerned[code];
             let Some(next) = self.queue.front_mut() else {
@@ -45,7 +49,10 @@ impl Core<'_, '_> {
             };
             if concerned && !next.asked {
                 next.asked = true;
-                next.selected = self.unit.select(instruction);
+                next.selected = match astray {
+                    false => self.unit.select(instruction),
+                    true => self.unit.select_astray(instruction),
+                };
             }
             if let Some(selected) = &next.selected
                 && let Err(lack) = self.unit.admit(selected)
@@ -87,6 +94,7 @@ impl Core<'_, '_> {
             ready: self.now + 1,
             waiters: NOBODY,
             mispredicted: next.mispredicted,
+            astray: next.astray,
             profiled,
             events: next.events,
         };
@@ -98,7 +106,13 @@ impl Core<'_, '_> {
         for source in &instruction.sources {
             self.wait_for(self.makers[usize::from(*source)], place, &mut n);
         }
-        for (access, address) in instruction.accesses.iter().zip(next.execution.addresses) {
+        let known = if next.astray {
+            0
+        } else {
+            instruction.accesses.len()
+        };
+        let accesses = &instruction.accesses[..known];
+        for (access, address) in accesses.iter().zip(next.execution.addresses) {
             let (first, last) = (address >> 3, (address + u64::from(access.size) - 1) >> 3);
             if access.reads {
                 for group in [first, last] {
@@ -112,7 +126,7 @@ impl Core<'_, '_> {
                 }
             }
         }
-        for (access, address) in instruction.accesses.iter().zip(next.execution.addresses) {
+        for (access, address) in accesses.iter().zip(next.execution.addresses) {
             if access.writes {
                 let last = address + u64::from(access.size) - 1;
                 for group in address >> 3..=last >> 3 {

@@ -1,8 +1,12 @@
 //! Fetch: instructions in the order of the program, as far as the front end knows it.
 
+use super::astray::Astray;
 use super::stage::{FETCH, Reason};
 use super::{Core, Fetched, NEVER};
+use crate::instruction::Instruction;
 use crate::memory::Side;
+use crate::parameters::WrongPaths;
+use crate::trace::Execution;
 
 impl Core<'_, '_> {
     pub(super) fn fetch(&mut self) {
@@ -30,8 +34,13 @@ impl Core<'_, '_> {
             if self.queue.len() >= room {
                 return Reason::Room;
             }
-            let Some(execution) = self.coming else {
-                return Reason::None;
+            let execution = match (&self.astray, self.coming) {
+                (Some(astray), _) => match astray.next(&self.by_address) {
+                    Some(execution) => execution,
+                    None => return Reason::Control,
+                },
+                (None, Some(execution)) => execution,
+                (None, None) => return Reason::None,
             };
             let instruction = self.instruction(&execution);
             let mut events = 0;
@@ -51,36 +60,59 @@ impl Core<'_, '_> {
                 }
                 self.line = line;
             }
-            self.coming = self.replay.next();
-            let to = match &self.coming {
-                Some(next) => self.instruction(next).pc,
-                None => 0,
+            let is_astray = self.astray.is_some();
+            let (right, taken) = match &mut self.astray {
+                Some(astray) => (true, astray.pass(instruction, &self.predictor)),
+                None => (self.predict(instruction, &execution), execution.taken),
             };
-            let right = self.predictor.predict(instruction, execution.taken, to) || to == 0;
             self.queue.push_back(Fetched {
-                execution,
+                execution: Execution { taken, ..execution },
                 cycle: self.now,
                 rate: 0,
                 mispredicted: !right,
+                astray: is_astray,
                 asked: false,
                 selected: None,
                 events: events | std::mem::take(&mut self.pending_events),
             });
             self.stages[FETCH].count();
             if !right {
-                self.fetches = NEVER;
-                self.counts.mispredicted += 1;
                 return Reason::Control;
             }
-            if execution.taken {
+            if taken {
                 return Reason::None;
             }
         }
         Reason::None
     }
 
-    /// A mispredicted branch was resolved: the right way is fetched from `at` on.
-    pub(super) fn redirect(&mut self, at: u64) {
-        self.fetches = at;
+    /// Goes on along the right path, by one instruction. Returns false where the front end does not, as a branch is mispredicted.
+    fn predict(&mut self, instruction: &Instruction, execution: &Execution) -> bool {
+        self.coming = self.replay.next();
+        let to = match &self.coming {
+            Some(next) => self.instruction(next).pc,
+            None => 0,
+        };
+        let foreseen = match self.parameters.wrong_paths {
+            WrongPaths::None => None,
+            _ => Some(Astray::after(instruction, &self.predictor)),
+        };
+        let right = self.predictor.predict(instruction, execution.taken, to) || to == 0;
+        if !right {
+            self.counts.mispredicted += 1;
+            match foreseen {
+                None => self.fetches = NEVER,
+                path => self.astray = path,
+            }
+        }
+        right
+    }
+
+    /// A mispredicted branch is resolved at a time: the right way is fetched some cycles later.
+    pub(super) fn resolve(&mut self, sequence: u64, at: u64) {
+        match &mut self.astray {
+            Some(astray) => astray.resolved(sequence, at),
+            None => self.fetches = at + self.parameters.redirect,
+        }
     }
 }

@@ -78,7 +78,15 @@ impl Core<'_, '_> {
         *ports += accesses;
         let mut wait = 0;
         let mut events = 0;
-        for (access, address) in instruction.accesses.iter().zip(execution.addresses) {
+        let known = if self.window[place].astray {
+            0
+        } else {
+            accesses
+        };
+        for (access, address) in instruction.accesses[..known]
+            .iter()
+            .zip(execution.addresses)
+        {
             // Each line that it touches. A repeated instruction brings them one after the other.
             let bytes = u64::from(access.size) * u64::from(execution.repeats.max(1));
             let mut time = 0;
@@ -111,7 +119,7 @@ impl Core<'_, '_> {
         entry.done = done;
         entry.events |= events;
         let mut link = std::mem::replace(&mut entry.waiters, NOBODY);
-        let mispredicted = entry.mispredicted;
+        let (mispredicted, sequence) = (entry.mispredicted, entry.sequence);
         while link != NOBODY {
             let waiter = usize::from(link) / SOURCES;
             link = self.links[usize::from(link)];
@@ -124,7 +132,7 @@ impl Core<'_, '_> {
             }
         }
         if mispredicted {
-            self.redirect(done + self.parameters.redirect);
+            self.resolve(sequence, done);
         }
         true
     }

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cheap, Geometry, Parameters, QueryEngine, SecondLevel, Translation};
+use super::{Cheap, Geometry, Parameters, QueryEngine, SecondLevel, Translation, WrongPaths};
 use crate::core::MAX_WINDOW;
 
 /// An error in a text.
@@ -64,7 +64,7 @@ const NUMBERS: [Number; 17] = [
 ];
 
 /// Names of what is no number, and what it is.
-const OTHERS: [(&str, &str); 8] = [
+const OTHERS: [(&str, &str); 9] = [
     ("code_cache", "first cache of instructions: bytes/ways/line"),
     ("data_cache", "first cache of data"),
     ("second_cache", "second cache, or perfect"),
@@ -85,7 +85,40 @@ const OTHERS: [(&str, &str); 8] = [
         "engine",
         "barrel, or table: queries of one clause that sends, one in each cycle",
     ),
+    (
+        "wrong_paths",
+        "none, modelled, or profiled: also their squashed instructions make records",
+    ),
 ];
+
+const CHEAP: [(&str, Cheap); 3] = [
+    ("nothing", Cheap::Nothing),
+    ("retirement", Cheap::Retirement),
+    ("stores", Cheap::Stores),
+];
+const ENGINES: [(&str, QueryEngine); 2] = [
+    ("barrel", QueryEngine::Barrel),
+    ("table", QueryEngine::Table),
+];
+const WRONG_PATHS: [(&str, WrongPaths); 3] = [
+    ("none", WrongPaths::None),
+    ("modelled", WrongPaths::Modelled),
+    ("profiled", WrongPaths::Profiled),
+];
+
+/// The value of a name.
+fn named<T: Copy>(number: &str, name: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        format!("{number}: `{name}` is none of {}", names.join(", "))
+    })
+}
+
+fn name_of<T: Copy + PartialEq>(value: T, all: &[(&str, T)]) -> String {
+    let found = all.iter().find(|(_, known)| *known == value);
+    found.map_or_else(String::new, |(name, _)| (*name).to_owned())
+}
 
 /// A cache as it is written.
 fn geometry(of: Geometry) -> String {
@@ -206,25 +239,9 @@ fn one(
             });
         }
         "walk" => *walk = whole(name, value, &(0..=10_000))? as u32,
-        "cheap" => {
-            machine.profiling.cheap = match value {
-                "nothing" => Cheap::Nothing,
-                "retirement" => Cheap::Retirement,
-                "stores" => Cheap::Stores,
-                _ => {
-                    return Err(format!(
-                        "cheap: `{value}` is none of nothing, retirement, stores"
-                    ));
-                }
-            };
-        }
-        "engine" => {
-            machine.profiling.engine = match value {
-                "barrel" => QueryEngine::Barrel,
-                "table" => QueryEngine::Table,
-                _ => return Err(format!("engine: `{value}` is neither barrel nor table")),
-            };
-        }
+        "cheap" => machine.profiling.cheap = named(name, value, &CHEAP)?,
+        "engine" => machine.profiling.engine = named(name, value, &ENGINES)?,
+        "wrong_paths" => machine.core.wrong_paths = named(name, value, &WRONG_PATHS)?,
         _ => {
             let numbers = NUMBERS.iter().map(|number| number.name);
             let names: Vec<&str> = numbers.chain(OTHERS.map(|(name, _)| name)).collect();
@@ -261,17 +278,9 @@ pub fn write(machine: &Parameters) -> String {
             "memory" => core.second.map_or(80, |s| s.memory).to_string(),
             "tlb" => core.translation.map_or_else(perfect, |t| geometry(t.pages)),
             "walk" => core.translation.map_or(30, |t| t.walk).to_string(),
-            "cheap" => match machine.profiling.cheap {
-                Cheap::Nothing => "nothing",
-                Cheap::Retirement => "retirement",
-                Cheap::Stores => "stores",
-            }
-            .to_owned(),
-            _ => match machine.profiling.engine {
-                QueryEngine::Barrel => "barrel",
-                QueryEngine::Table => "table",
-            }
-            .to_owned(),
+            "cheap" => name_of(machine.profiling.cheap, &CHEAP),
+            "engine" => name_of(machine.profiling.engine, &ENGINES),
+            _ => name_of(core.wrong_paths, &WRONG_PATHS),
         };
         line(name, &value, about);
     }
@@ -284,7 +293,9 @@ mod tests {
 
     #[test]
     fn a_machine_is_read_as_it_is_written() {
-        for machine in [Parameters::TABLE_5, Parameters::WITH_EVENTS] {
+        let mut astray = Parameters::TABLE_5;
+        astray.core.wrong_paths = WrongPaths::Profiled;
+        for machine in [Parameters::TABLE_5, Parameters::WITH_EVENTS, astray] {
             let text = write(&machine);
             assert_eq!(read(&text, Parameters::TABLE_5), Ok(machine), "{text}");
             assert_eq!(read(&text, Parameters::WITH_EVENTS), Ok(machine), "{text}");
@@ -320,7 +331,8 @@ mod tests {
             ("tlb = 64/4", 1, "bytes/ways/line"),
             ("data_cache = 33/2/32", 1, "sets of 64"),
             ("cheap = all", 1, "none of"),
-            ("engine = steam", 1, "neither"),
+            ("engine = steam", 1, "none of barrel, table"),
+            ("wrong_paths = both", 1, "none of none, modelled, profiled"),
         ] {
             let error = read(text, Parameters::TABLE_5).expect_err(text);
             assert_eq!(error.line, line, "{text}");

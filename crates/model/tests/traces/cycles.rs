@@ -4,8 +4,13 @@
 //! cycles. `F`, `D`, `I`, `R` below are the cycles of fetch, dispatch, issue and retirement.
 
 use crate::listing::*;
-use trommel_model::Parameters;
-use trommel_model::parameters::Cheap;
+use trommel_model::machine::queries;
+use trommel_model::parameters::{Cheap, WrongPaths};
+use trommel_model::profile::{Answers, Load};
+use trommel_model::{Parameters, Program, RunFigures};
+use trommel_query::Field;
+use trommel_query::engine::Effect;
+use trommel_query::record::misc;
 
 fn listing() -> Listing {
     Listing::default()
@@ -59,6 +64,97 @@ fn a_misprediction_costs_eight_cycles_of_fetching() {
         jumps.taken(JUMP);
     }
     assert_eq!(jumps.cycles(near()), 10 + 8);
+}
+
+/// A machine whose front end goes astray.
+fn astray(paths: WrongPaths) -> Parameters {
+    let mut parameters = near();
+    parameters.core.wrong_paths = paths;
+    parameters
+}
+
+#[test]
+fn a_wrong_path_takes_its_place_until_the_branch_is_resolved() {
+    // The branch is taken, to what follows, and predicted not to be: F = 0, done in 8. Wrong: the first eight moves F = 1, D = 7; the
+    // others are fetched and never dispatched. Right: F = 9 to 12, R = 17 to 20.
+    let mut moves = listing();
+    moves.taken(BRANCH).times(32, MOV);
+    let program = Program::new(moves.trace());
+    let run = |parameters, text: &str| program.run(parameters, &queries(text), &[], true);
+    let waiting = run(near(), "").core;
+    let modelled = run(astray(WrongPaths::Modelled), "").core;
+    assert_eq!((waiting.cycles, waiting.squashed), (21, 0));
+    assert_eq!((modelled.cycles, modelled.squashed), (21, 8));
+    assert_eq!(modelled.instructions, 33);
+    // The wrong path has eight networks in 7, and none from 8 on.
+    let asked = run(astray(WrongPaths::Modelled).with(64, 64), ALWAYS)
+        .profile
+        .networks;
+    let plain = run(near().with(64, 64), ALWAYS).profile.networks;
+    assert_eq!((asked[0], asked[8]), (plain[0] - 1, plain[8] + 1));
+    assert_eq!(asked[9..], plain[9..]);
+    let asked = run(astray(WrongPaths::Modelled).with(64, 64), ALWAYS);
+    assert_eq!(asked.loads[0].seen[0].executed, 32);
+}
+
+#[test]
+fn a_wrong_path_without_buffers_stalls_nobody_else() {
+    // One buffer: the first wrong move has it in 7, the second one waits for it until 8.
+    let run = listing().taken(BRANCH).times(1, MOV).times(1, ADD).run(
+        astray(WrongPaths::Modelled).with(32, 1),
+        ALWAYS,
+        &[],
+    );
+    // As without: D = 15, its query has ended in 21; D = 22, R = 24.
+    assert_eq!(run.core.cycles, 25);
+    assert_eq!(run.core.stalled, [0, 1 + 7]);
+    assert_eq!(run.core.squashed, 1);
+}
+
+#[test]
+fn squashed_instructions_make_records_where_they_are_profiled() {
+    let query = "for opALU * always collect pc misc; send 1 stop;";
+    let run = listing().taken(BRANCH).times(8, MOV).run(
+        astray(WrongPaths::Profiled).with(32, 32),
+        query,
+        &[],
+    );
+    let log = run.log().expect("asked for");
+    let fields = [Field::Pc, Field::Misc].into_iter().collect();
+    let squashed = log.0.iter().filter(|effect| match effect {
+        Effect::Message { record, .. } => {
+            let word = record.get(Field::Misc, fields).unwrap_or(0);
+            word & misc::SQUASHED != 0
+        }
+        _ => false,
+    });
+    assert_eq!((squashed.count(), log.0.len()), (8, 16));
+    assert_eq!(run.loads[0].seen[0].executed, 16);
+}
+
+#[test]
+fn other_queries_are_loaded_when_the_pipeline_is_drained() {
+    // Eight moves, then eight that are profiled. The first eight: D = 6, R = 8. Nothing is in the window from 8 on, so a register for
+    // each of the four tags and a query instruction are written in 8 to 12. The others: D = 13, R = 15.
+    let program = Program::new(listing().times(16, MOV).trace());
+    let (nothing, asked) = (queries(""), queries(ALWAYS));
+    let load = |after, queries| Load { after, queries };
+    let run = |later: &[Load<'_>]| {
+        program.run_loads(near().with(64, 64), load(0, &nothing), later, &[], true)
+    };
+    let once = run(&[load(8, &asked)]);
+    assert_eq!((once.core.cycles, once.core.loading), (16, 6));
+    let executed = |told: &RunFigures| -> Vec<u64> {
+        let of = |told: &Answers| told.seen.iter().map(|seen| seen.executed).sum();
+        told.loads.iter().map(of).collect()
+    };
+    assert_eq!(executed(&once), [0, 8]);
+    // And taken out again after four more.
+    let twice = run(&[load(8, &asked), load(12, &nothing)]);
+    assert_eq!(executed(&twice), [0, 4, 0]);
+    assert_eq!((twice.loads.len(), twice.core.instructions), (3, 16));
+    // What is never come to is not loaded.
+    assert_eq!(run(&[load(17, &asked)]).loads.len(), 1);
 }
 
 #[test]

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use trommel_compress::random::SplitMix64;
 use trommel_model::machine::queries;
-use trommel_model::parameters::{Cheap, Geometry, Parameters, Translation};
+use trommel_model::parameters::{Cheap, Geometry, Parameters, Translation, WrongPaths};
 use trommel_model::profile::facts_of;
 use trommel_model::service::{BARRIER, EDGES};
 use trommel_model::trace::Trace;
 use trommel_model::trace::record::{RecordingSettings, record};
 use trommel_model::{Program, RunFigures};
 use trommel_query::engine::{Effect, Log};
+use trommel_query::record::misc;
 use trommel_query::throttle::Rehearsal;
-use trommel_query::{Class, Engine, Entry, Field, Subject};
+use trommel_query::{Class, Engine, Entry, Field, Operation, Subject};
 
 /// A real program's start.
 fn recorded() -> &'static Program {
@@ -112,8 +113,59 @@ fn messages_are_those_of_the_reference_interpreter_on_every_machine() {
             parameters.profiling.cheap =
                 [Cheap::Nothing, Cheap::Retirement, Cheap::Stores][(n + networks) % 3];
             let run = program.run(parameters, &queries(text), &[], true);
-            let log = run.log.as_ref().expect("it was asked for");
+            let log = run.log().expect("it was asked for");
             assert!(sorted(log) == expected, "{text} with {networks}, {buffers}");
+        }
+    }
+}
+
+/// All that retires makes its record with wrong paths too, whatever they take, and how little there is.
+#[test]
+fn wrong_paths_take_time_and_lose_nothing() {
+    let program = recorded();
+    let text = "for opLOAD * opALU * opBRANCH * always collect pc res1 misc; send 1 stop;";
+    let fields = [Field::Pc, Field::Res1, Field::Misc].into_iter().collect();
+    let words = |facts: &dyn Fn(Field) -> u64| {
+        let taken = facts(Field::Misc) & misc::TAKEN;
+        (facts(Field::Pc), facts(Field::Res1), taken)
+    };
+    let asked = [Operation::Load, Operation::Alu, Operation::Branch];
+    let mut expected = Vec::new();
+    for execution in program.trace().replay() {
+        let instruction = &program.code()[execution.code as usize];
+        if asked.contains(&instruction.operation) {
+            let facts = facts_of(instruction, &execution, false);
+            expected.push(words(&|field| facts.get(field)));
+        }
+    }
+    expected.sort_unstable();
+    for paths in [WrongPaths::Modelled, WrongPaths::Profiled] {
+        for (networks, buffers, window) in [(1, 1, 3), (2, 8, 128), (64, 64, 128)] {
+            let mut parameters = Parameters::TABLE_5.with(networks, buffers);
+            parameters.core.window = window;
+            parameters.core.wrong_paths = paths;
+            let run = program.run(parameters, &queries(text), &[], true);
+            assert_eq!(run.core.instructions, program.trace().len());
+            assert!(run.core.squashed > 100, "{}", run.core.squashed);
+            let (mut right, mut squashed) = (Vec::new(), 0);
+            for effect in &run.log().expect("it was asked for").0 {
+                let Effect::Message { record, .. } = effect else {
+                    panic!("only messages");
+                };
+                let of = |field| record.get(field, fields).expect("collected");
+                match of(Field::Misc) & misc::SQUASHED {
+                    0 => right.push(words(&of)),
+                    _ => squashed += 1,
+                }
+            }
+            right.sort_unstable();
+            assert!(
+                right == expected,
+                "{networks}, {buffers}, {window}, {paths:?}"
+            );
+            // The branch itself has the only buffer.
+            let delivered = paths == WrongPaths::Profiled && buffers > 1;
+            assert_eq!(squashed > 50, delivered, "{squashed}");
         }
     }
 }
@@ -173,7 +225,7 @@ fn everything_retires_whatever_stalls() {
         );
         assert_eq!(run.core.instructions, 4000);
         assert_eq!(run.core.classes.iter().sum::<u64>(), 4000);
-        let messages = run.log.as_ref().expect("asked for").0.len() as u64;
+        let messages = run.log().expect("asked for").0.len() as u64;
         assert!(run.served <= messages && messages > 500);
         assert_eq!(
             run,
@@ -219,7 +271,7 @@ fn a_slow_reader_holds_the_program_up_and_loses_nothing() {
         "{}",
         read.deepest
     );
-    let log = |run: &RunFigures| sorted(run.log.as_ref().expect("asked for"));
+    let log = |run: &RunFigures| sorted(run.log().expect("asked for"));
     assert_eq!(log(&read), log(&unread));
     // What may be dropped is dropped, and counted, and the program goes on.
     let text = "for opSTORE * always collect op1; send 3 or drop stop;";
@@ -255,7 +307,7 @@ fn retirement_records_account_for_every_cycle() {
         .collect();
     let mut cycles = 0.0;
     let mut retired = 0;
-    for effect in &run.log.as_ref().expect("asked for").0 {
+    for effect in &run.log().expect("asked for").0 {
         let Effect::Message { record, .. } = effect else {
             panic!("only messages");
         };
@@ -289,7 +341,7 @@ fn a_sample_of_retirement_records_estimates_the_cycles_of_a_loop() {
         .into_iter()
         .collect();
     let mut cycles = 0.0;
-    for effect in &run.log.as_ref().expect("asked for").0 {
+    for effect in &run.log().expect("asked for").0 {
         if let Effect::Message { record, .. } = effect {
             let rate = record.get(Field::RetireRate, fields).expect("collected");
             cycles += 4.0 * ((rate >> 32) as f64 + 1.0 / (rate & 0xffff) as f64);

@@ -43,7 +43,8 @@ impl Bounds {
             }
             Word::Field(Field::Misc) | Word::Second(Field::Misc) => {
                 let vector = 0xff << misc::VECTOR_SHIFT;
-                let bits = misc::TAKEN | misc::MISPREDICTED | misc::EXCEPTION | vector;
+                let known = misc::TAKEN | misc::MISPREDICTED | misc::EXCEPTION | misc::SQUASHED;
+                let bits = known | vector;
                 Some(Self {
                     range: (0, bits),
                     bits,
