@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Trial};
@@ -164,14 +164,15 @@ const NEEDS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Script that makes everything that examples name, but for processes. The programs are static: what single-steps them is soon through, and
-/// the loader is two thirds of all that such a program executes.
+/// Script that makes everything that examples name, but for processes. The programs have no library: what single-steps them is soon
+/// through, and a library's start is most of what such a program executes.
 const STAGE: &str = r#"set -e
         printf 'int main(void) { volatile int n = 0; while (n < 1000) n = n + 1; return 0; }' > app.c
-        cc -static -o app app.c
+        printf '__asm__(".globl _start\\n_start: call main\\n mov %%eax, %%edi\\n mov $231, %%eax\\n syscall");' > start.c
+        cc -static -nostdlib -o app app.c start.c
         # It lasts for many ticks of the kernel's clock, by which `model --every` counts CPU time, on a loaded machine too.
         sed s/1000/150000000/ app.c > server.c
-        cc -static -o server server.c
+        cc -static -nostdlib -o server server.c start.c
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
         trommel record --quiet -e context -o contexts.data -- ./app
@@ -197,7 +198,8 @@ const STAGE: &str = r#"set -e
         cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c"#;
 
 /// Makes the database that examples read, of a process of the name that they give.
-const DATABASE: &str = "timeout --preserve-status -s INT 3 trommel daemon --epoch 1s --db DIR -p $(cat PID); ended=$?; kill $(cat PID); exit $ended";
+const DATABASE: &str =
+    "timeout --preserve-status -s INT 3 trommel daemon --epoch 1s --db DIR -p $(cat PID)";
 
 /// A directory with everything that examples name: a copy of one that is made once for a command.
 fn stage() -> Result<Scratch, String> {
@@ -210,7 +212,7 @@ fn stage() -> Result<Scratch, String> {
             let _ = fs::remove_dir_all(&dir);
             fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
             prepared(&dir, STAGE)?;
-            with_process(&dir, SERVER)?;
+            let _server = with_process(&dir, SERVER)?;
             prepared(&dir, DATABASE)?;
             Ok(dir.to_string_lossy().into_owned())
         })
@@ -228,16 +230,30 @@ fn server() -> String {
     format!("redis-{}", std::process::id())
 }
 
+/// A process that goes on until this is dropped.
+struct Busy(Child);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a process that goes on, under a name of its own: a daemon attaches to all processes of a name.
-fn with_process(dir: &Path, name: &str) -> Result<(), String> {
+fn with_process(dir: &Path, name: &str) -> Result<Busy, String> {
     let script = r#"set -e
-        printf '#include <unistd.h>\nint main(void) { for (;;) {
+        printf '#include <unistd.h>\nint main(void) { for (alarm(120);;) {
             for (volatile int n = 0; n < 1000000; n = n + 1) ; usleep(7000); } }' > busy.c
-        cc -o NAME busy.c
-        timeout 120 ./NAME > /dev/null 2>&1 &
-        trap 'kill $!' ERR
-        until pgrep -P $! > PID; do sleep 0.05; done"#;
-    prepared(dir, &script.replace("NAME", name))
+        cc -o NAME busy.c"#;
+    prepared(dir, &script.replace("NAME", name))?;
+    let mut command = Command::new(dir.join(name));
+    let command = command.current_dir(dir).stdin(Stdio::null());
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let busy = Busy(command.spawn().map_err(|e| format!("{name}: {e}"))?);
+    let number = format!("{}\n", busy.0.id());
+    fs::write(dir.join("PID"), number).map_err(|e| e.to_string())?;
+    Ok(busy)
 }
 
 fn prepared(dir: &Path, script: &str) -> Result<(), String> {
@@ -387,11 +403,15 @@ fn document(name: &str) -> Result<(), String> {
             return Ok(());
         }
     }
-    match name {
-        "docs/database.md" | "docs/query.md" => with_process(stage.dir(), &server())?,
-        "docs/top.md" => with_process(stage.dir(), WATCHED)?,
-        _ => {}
-    }
+    let busy = match name {
+        "docs/database.md" | "docs/query.md" => Some(server()),
+        "docs/top.md" => Some(WATCHED.to_owned()),
+        _ => None,
+    };
+    let _busy = match busy {
+        Some(name) => Some(with_process(stage.dir(), &name)?),
+        None => None,
+    };
     for script in scripts {
         let script = script.split("```").next().unwrap_or_default();
         fs::write(stage.path("example.py"), script).map_err(|e| e.to_string())?;
@@ -497,12 +517,12 @@ fn help(command: &str) -> Result<(), String> {
         .collect();
     let stage = stage()?;
     let any = |word: &str| examples.iter().any(|line| line.contains(word));
-    if any("trommel daemon ") && any(SERVER) {
-        with_process(stage.dir(), &server())?;
-    }
-    if any("trommel top ") {
-        with_process(stage.dir(), WATCHED)?;
-    }
+    let served = any("trommel daemon ") && any(SERVER);
+    let watched = any("trommel top ").then(|| WATCHED.to_owned());
+    let names = served.then(server).into_iter().chain(watched);
+    let _busy: Vec<Busy> = names
+        .map(|name| with_process(stage.dir(), &name))
+        .collect::<Result<_, _>>()?;
     let machine = !any("--all") || may_sample_the_machine(&stage)?;
     let namespaces = !any("--user") || may_make_namespaces(&stage)?;
     let mut examples = examples.iter();
