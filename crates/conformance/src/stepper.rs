@@ -109,20 +109,21 @@ pub(crate) fn traced<S: AsRef<OsStr>>(
 }
 
 /// The addresses of the instructions that `argv` executes from the first to the second time that it comes
-/// to `start`, handlers of signals included. Repetitions of one instruction count once.
+/// to `start`, in its own file, handlers of signals included. Repetitions of one instruction count once.
 pub fn turn<S: AsRef<OsStr>>(argv: &[S], start: u64, limit: u64) -> io::Result<Vec<u64>> {
     let scratch = crate::exec::Scratch::new()?;
     let _together = OneProcessor::pin()?;
     let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    let result = walk(pid, start, limit);
+    let result = wait(pid)
+        .and_then(|_| run_to(pid, start))
+        .and_then(|()| walk(pid, start, limit));
     let _ = child.kill();
     let _ = child.wait();
     result
 }
 
 fn walk(pid: i32, start: u64, limit: u64) -> io::Result<Vec<u64>> {
-    wait(pid)?;
     let mut seen = Vec::new();
     let mut signal = 0;
     for _ in 0..limit {
@@ -273,29 +274,35 @@ impl Stepper {
 /// Lets a program that has not executed anything run to its own first instruction, unstepped: the dynamic linker is most of what a
 /// short program executes, and executes nothing of the program's file but the resolvers of indirect functions.
 pub(crate) fn run_to_entry(pid: i32, program: &Path, bias: u64) -> io::Result<()> {
-    const BREAKPOINT: [u8; 1] = [0xcc];
     let mut word = [0; 8];
     File::open(program)?.read_exact_at(&mut word, 24)?;
-    let entry = u64::from_le_bytes(word).wrapping_add(bias);
+    run_to(pid, u64::from_le_bytes(word).wrapping_add(bias))
+}
+
+/// Lets a program that is stopped run to an instruction that is there, unstepped.
+fn run_to(pid: i32, to: u64) -> io::Result<()> {
+    const BREAKPOINT: [u8; 1] = [0xcc];
     let memory = format!("/proc/{pid}/mem");
     let memory = File::options().read(true).write(true).open(memory)?;
-    if registers(pid)?.rip == entry {
+    if registers(pid)?.rip == to {
         return Ok(());
     }
     let mut before = [0];
-    memory.read_exact_at(&mut before, entry)?;
-    memory.write_all_at(&BREAKPOINT, entry)?;
+    memory.read_exact_at(&mut before, to)?;
+    memory.write_all_at(&BREAKPOINT, to)?;
     // SAFETY: a ptrace request on our stopped child, with no memory of ours.
     if unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let stop = wait(pid)?;
     let mut regs = registers(pid)?;
-    if stop != Some(libc::SIGTRAP) || regs.rip != entry + 1 {
-        return Err(io::Error::other("the program did not come to its entry"));
+    if stop != Some(libc::SIGTRAP) || regs.rip != to + 1 {
+        return Err(io::Error::other(format!(
+            "the program did not come to {to:#x}"
+        )));
     }
-    memory.write_all_at(&before, entry)?;
-    regs.rip = entry;
+    memory.write_all_at(&before, to)?;
+    regs.rip = to;
     // SAFETY: the kernel reads a struct that lives here.
     match unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0, &raw const regs) } {
         0 => Ok(()),
