@@ -20,7 +20,8 @@ use trommel_conformance::exec::{Job, Scratch, output, required, trommel};
 use trommel_conformance::paths::{self, Paths};
 use trommel_conformance::{program, settled};
 
-/// Programs that do the same in each run, with their arguments. The first ones are tried in CI, the others in the nightly tier.
+/// Programs that do the same in each run, with their arguments. The first ones are tried in CI, each in a third of the ways, the others
+/// in the nightly tier.
 const STEPPED: [(&str, &str); 14] = [
     ("branches_small@-O2", ""),
     ("call_forms@-O2-static", ""),
@@ -39,6 +40,9 @@ const STEPPED: [(&str, &str); 14] = [
 ];
 const STEPPED_IN_CI: usize = 5;
 
+/// Thirds of the ways in which CI tries a program, by its number, and those that the nightly tier tries.
+const THIRDS: [(&[usize], &[usize]); 3] = [(&[0], &[1, 2]), (&[1], &[0, 2]), (&[2], &[0, 1])];
+
 const STEPS: u64 = 20_000_000;
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -47,11 +51,22 @@ fn main() {
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for (n, (name, argument)) in STEPPED.into_iter().enumerate() {
-        let trial = Trial::test(
-            format!("stepper {name} {argument}").trim_end().to_owned(),
-            move || Ok(by_stepper(name, argument)?),
-        );
-        trials.push(trial.with_ignored_flag(n >= STEPPED_IN_CI));
+        let stepper = format!("stepper {name} {argument}");
+        let mut add = |name_of: &str, thirds: &'static [usize], nightly: bool| {
+            let trial = Trial::test(name_of.to_owned(), move || {
+                Ok(by_stepper(name, argument, thirds)?)
+            });
+            trials.push(trial.with_ignored_flag(nightly));
+        };
+        let stepper = stepper.trim_end();
+        // A static program has few ways.
+        if n >= STEPPED_IN_CI || is_static(name) {
+            add(stepper, &[0, 1, 2], n >= STEPPED_IN_CI);
+            continue;
+        }
+        let (third, others) = THIRDS[n % 3];
+        add(stepper, third, false);
+        add(&format!("{stepper} in other ways"), others, true);
     }
     trials.push(Trial::test("stepper paths_forms exec", || {
         Ok(by_stepper_over_exec()?)
@@ -125,7 +140,13 @@ fn same(expected: &Paths, got: &Paths) -> Result<(), String> {
     Ok(())
 }
 
-fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
+/// True if what a program does depends on the environment.
+fn is_static(name: &str) -> bool {
+    name.contains("static")
+}
+
+/// Records the program in these thirds of all ways: every way of every mix is in one of them.
+fn by_stepper(name: &str, argument: &str, thirds: &[usize]) -> Result<(), String> {
     let program = program::named(name)?;
     let argv = argv(&program, argument);
     let expected = paths::count(&argv, STEPS).map_err(|e| e.to_string())?;
@@ -151,16 +172,16 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
         "trace,flush=300",
         "events",
     ];
-    // What a static program does depends on the environment.
-    let is_static = name.contains("static");
     let mixes = [
         ("path", "code", [&usual[..], &counted].concat()),
         ("edge,call,path", "code", counted.to_vec()),
         ("edge,call,value,type,path", "service", usual.to_vec()),
     ];
-    for (mix, by, ways) in mixes {
-        let ways = ways.iter().filter(|_| !is_static);
-        for stress in [""].iter().chain(ways) {
+    for (m, (mix, by, ways)) in mixes.into_iter().enumerate() {
+        let ways = ways.iter().filter(|_| !is_static(name));
+        let ways = [""].iter().chain(ways).enumerate();
+        let ways = ways.filter(|(n, _)| thirds.contains(&((n + m) % 3)));
+        for (_, stress) in ways {
             let report = recorded(bin, &argv, (mix, "exact"), stress, &scratch.path("data"));
             let by = if *stress == "events" { "service" } else { by };
             report
