@@ -102,11 +102,22 @@ fn build(place: &Place) -> String {
 /// Finds out what is the same for all tests of a run: the first process does, others are told. `cargo nextest` has a
 /// process for each test, and a number for the run.
 pub fn once_a_run(what: &str, find: impl FnOnce() -> String) -> String {
-    let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else {
-        return find();
-    };
-    let made = kept("once", what, &run.to_string_lossy(), || Ok(find()));
+    let made = tried_once_a_run(what, || Ok(find()));
     made.expect("it was found")
+}
+
+/// The same of what may fail.
+///
+/// # Errors
+/// Those of `find`, and the next one tries again.
+pub fn tried_once_a_run(
+    what: &str,
+    find: impl FnOnce() -> Result<String, String>,
+) -> Result<String, String> {
+    match std::env::var_os("NEXTEST_RUN_ID") {
+        Some(run) => kept("once", what, &run.to_string_lossy(), find),
+        None => find(),
+    }
 }
 
 /// A text by its name, made once for all tests while its `stamp` is the same. Others wait while one makes it.

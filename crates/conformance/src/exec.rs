@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub use crate::built::{cache_dir, trommel, workspace};
-use crate::built::{listing, once_a_run};
+use crate::built::{listing, once_a_run, tried_once_a_run};
 use crate::not_tested::not_tested;
 use crate::wait;
 pub use crate::wait::children_cpu;
@@ -379,6 +379,17 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
+/// Returns what a program prints that prints the same each time, and needs nothing of this test's own. It runs once for all tests of a
+/// run: some compute for seconds.
+///
+/// # Errors
+/// How it has ended otherwise.
+pub fn natively(program: &[&str]) -> Result<String, String> {
+    tried_once_a_run(&format!("native {program:?}"), || {
+        output(Command::new(program[0]).args(&program[1..]))
+    })
+}
+
 /// Records a program to a file, which must print what it does natively.
 ///
 /// # Errors
@@ -387,7 +398,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
 /// # Panics
 /// Without a command to test.
 pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
-    let native = output(Command::new(program[0]).args(&program[1..]))?;
+    let native = natively(program)?;
     let mut command = Command::new(trommel());
     command.arg("record").args(options).arg("-o").arg(data);
     let seen = output(command.arg("--").args(program))?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Job, Scratch, need_windows, output, reported, trommel};
+use trommel_conformance::exec::{Job, Scratch, natively, need_windows, output, reported, trommel};
 use trommel_conformance::program::{self, Variant, all};
 use trommel_conformance::wait;
 
@@ -128,7 +128,7 @@ fn record(
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let (data, file) = (scratch.path("data"), scratch.path("asked.rpa"));
     fs::write(&file, query).map_err(|e| e.to_string())?;
-    let native = output(Command::new(program).args(args))?;
+    let native = natively(&[&[&*program.to_string_lossy()], args].concat())?;
     let mut command = Command::new(bin());
     command.arg("record").args(options).arg("-q").arg(&file);
     command.arg("-o").arg(&data).env("TROMMEL_STRESS", stress);
