@@ -130,7 +130,7 @@ impl Place {
 
     /// The profile `name` as `report --json` shows it.
     pub(crate) fn report(&self, name: &str) -> Result<Value, String> {
-        let ended = self.trommel(&["report", "--json", name])?;
+        let ended = self.trommel(&["report", "--json", "--no-debug-info", name])?;
         if !ended.status.success() {
             return Err(format!("report {name}: {}", ended.stderr));
         }

@@ -36,10 +36,11 @@ fn main() {
         .concat()
         .into_iter()
         .map(|(name, test)| {
-            Trial::test(name, move || {
+            let trial = Trial::test(name, move || {
                 let bin = trommel();
                 Ok(test(bin)?)
-            })
+            });
+            trial.with_ignored_flag(runtime::NIGHTLY.contains(&name))
         })
         .collect();
     libtest_mimic::run(&args, trials).exit();
