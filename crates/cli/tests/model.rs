@@ -197,7 +197,8 @@ fn a_machine_of_another_size_has_other_misses() {
     let queries = "for evL2DMISS * always collect pc; count stop;";
     let misses = |machine: &str| {
         let file = dir.file("machine", machine);
-        let told = modelled(&dir, queries, &["--machine", file.to_str().expect("UTF-8")]);
+        let file = file.to_str().expect("UTF-8");
+        let told = modelled(&dir, queries, &["--machine", file, "--instructions", "30k"]);
         told["queries"][0]["counted"].as_u64().expect("counted")
     };
     let (usual, tiny) = (misses(""), misses("second_cache = 8k/2/64\n"));
@@ -220,6 +221,8 @@ fn the_machine_that_is_shown_is_the_one_that_is_used() {
             dir.file("m", &format!("\u{feff}{text}"))
                 .to_str()
                 .expect("UTF-8"),
+            "--instructions",
+            "1k",
         ],
     );
     assert_eq!(told["machine"], text);
@@ -290,6 +293,24 @@ fn code_of_a_program_that_ends_has_names() {
     );
 }
 
+/// Executes what its arguments name, or ends after two thousand turns.
+const THROUGH: &str = r#"
+__asm__(".globl _start\n_start: mov %rsp, %rdi\n and $-16, %rsp\n call begin");
+static long ask(long number, const void *a, const void *b, const void *c)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return result;
+}
+void begin(long *stack)
+{
+    char **words = (char **)(stack + 1);
+    if (*stack > 1) ask(59, words[1], words + 1, words + *stack + 1);
+    for (volatile int n = 0; n < 2000; n = n + 1) ;
+    ask(60, 0, 0, 0);
+}
+"#;
+
 #[test]
 fn a_program_that_is_executed_by_another_is_modelled() {
     let dir = Dir::new("executed");
@@ -307,9 +328,8 @@ fn a_program_that_is_executed_by_another_is_modelled() {
             told["queries"][0]["executed"].as_u64().expect("a number"),
         )
     };
-    // Both execute a tenth of what a program with libraries does.
-    let text = "#include <unistd.h>\nint main(int n, char **words) { return n > 1 ? execv(words[1], words + 1) != 0 : 0; }";
-    compile::compile(&dir.0, "through", &["-O1", "-static"], text);
+    // Each instruction is a signal: without a library there are few of them.
+    compile::compile(&dir.0, "through", &["-O1", "-static", "-nostdlib"], THROUGH);
     let [program, link] = ["through", "executed"].map(|name| dir.0.join(name));
     std::fs::hard_link(&program, &link).expect("a name");
     let [through, executed] = [&program, &link].map(|path| path.to_str().expect("UTF-8"));

@@ -207,9 +207,9 @@ fn threads_and_children(name: &str, options: &[&str]) {
         return;
     }
     for (stress, args) in [
-        (HASTY, &["900", "0", "1"][..]),
-        (HASTY, &["900", "0", "4"]),
-        (HASTY, &["900", "0", "2", "fork"]),
+        (HASTY, &["600", "0", "1"][..]),
+        (HASTY, &["400", "0", "4"]),
+        (HASTY, &["400", "0", "2", "fork"]),
         ("retake,leave=30", &["400", "400", "3"]),
     ] {
         let turns = place.turns(stress, options, args);

@@ -18,7 +18,7 @@ use trommel_conformance::traced::Traced;
 use trommel_conformance::{program, wait};
 
 /// Kills, where no number is asked for.
-const KILLS: usize = 10;
+const KILLS: usize = 6;
 /// The length of epochs here.
 const EPOCH: Duration = Duration::from_secs(1);
 /// Within this a session comes to write an epoch that has ended, on a busy machine.

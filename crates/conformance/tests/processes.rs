@@ -137,11 +137,13 @@ fn children_have_the_counts_of_the_same_work_in_one_process() {
 /// Tests that what a thread has left is free once it comes out of the cache. A thread that sleeps keeps only what it sleeps in.
 #[test]
 fn threads_that_sleep_do_not_fill_the_cache() {
+    /// Threads have slept in each call by then, and what is made fills the smallest cache ten times.
+    const ROUNDS: &str = "24";
     let place = Place::new();
     let program = built("threads_asleep@-O2-pthread");
     let path = program.to_str().expect("text");
-    let command = [path, "40"];
-    let native = Command::new(path).arg("40").output().expect("runs");
+    let command = [path, ROUNDS];
+    let native = Command::new(path).arg(ROUNDS).output().expect("runs");
     let (_, plain) = place.record(&["-e", "edge,call"], &command);
     // Calls that a signal interrupts are made again: how often depends on the moment.
     let again = function(&program, "get");
@@ -159,13 +161,13 @@ fn threads_that_sleep_do_not_fill_the_cache() {
     for stress in [
         "arena=1",
         "trace,arena=3",
-        "evict=7,arena=1",
+        "evict=29,arena=1",
         "trace,flush=2,arena=3",
         "delay=5,arena=1",
     ] {
         // All that is in the cache is dropped and made again in each way. One of them with all that can be in a fragment, and with nothing.
         let events = match stress {
-            "evict=7,arena=1" => &["edge,call", "edge,call,value", "none"][..],
+            "evict=29,arena=1" => &["edge,call", "edge,call,value", "none"][..],
             _ => &["edge,call"],
         };
         for &events in events {
