@@ -392,3 +392,28 @@ fn what_every_auto_takes_is_said() {
         "{text}"
     );
 }
+
+/// Rates of `every auto` are due when a thread is back from a call that started a process, for which it holds the lock of the runtime.
+#[test]
+fn children_are_started_while_rates_are_due() {
+    let scratch = Scratch::new().expect("directory");
+    let out = cache_dir().join("forking");
+    compile(
+        &workspace().join("tests/queries/forking.c"),
+        &["-O1".to_owned()],
+        &out,
+    )
+    .expect("compiles");
+    let (query, data) = (scratch.path("q.rpa"), scratch.path("data"));
+    fs::write(&query, "for opSTORE * every auto collect pc; send 1 stop;").expect("query");
+    let mut command = Command::new(bin());
+    command.args(["record", "--quiet", "-q"]).arg(&query);
+    let said = output(command.arg("-o").arg(&data).arg("--").arg(out));
+    assert_eq!(said, b"done\n");
+    let report = report(&data);
+    let text = output(Command::new(bin()).arg("report").arg(&data));
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(text.contains("observed    to the end"), "{text}");
+    let processes = report["processes"].as_array().expect("processes").len();
+    assert_eq!(processes, 6, "{text}");
+}

@@ -64,6 +64,10 @@ pub fn forget(context: &mut Context) {
 
 /// Handles a thread that has come to the runtime for some other reason: rates may be due that no record has led to.
 pub fn look(thread: &mut Thread, context: &mut Context) {
+    // Back from a call that started a process, the thread still holds the lock for it. Rates are put in force the next time.
+    if thread.starting.locked.is_some() {
+        return;
+    }
     let Some(asking) = &mut thread.asking else {
         return;
     };
