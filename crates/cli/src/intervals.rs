@@ -52,6 +52,24 @@ pub(crate) trait Names {
     /// A value that was loaded at the place, in words.
     fn value(&mut self, at: Place, value: u64) -> String;
 
+    /// A candidate in words, without its count.
+    fn candidate(&mut self, m: &Message) -> String {
+        let at = self.place(m.tuple.pc);
+        let value = match m.kind.value_is_place() {
+            true => self.place(Place::from_word(m.tuple.value)),
+            false => self.value(m.tuple.pc, m.tuple.value),
+        };
+        format!("{} {at} {value}", m.kind)
+    }
+
+    /// A candidate as JSON.
+    fn json(&mut self, m: &Message) -> serde_json::Value
+    where
+        Self: Sized,
+    {
+        json::candidate(m, self)
+    }
+
     /// The function and line of a place, where [`FUNCTIONS`](Self::FUNCTIONS) may be known.
     fn location(&mut self, place: Place) -> Option<Rc<Location>>;
 }

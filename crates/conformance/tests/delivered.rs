@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use trommel_compress::random::SplitMix64;
-use trommel_compress::{Seeds, Spec};
+use trommel_compress::{Seeds, Sink, Spec};
 use trommel_conformance::exec::{Scratch, cache_dir, required, trommel, workspace};
 use trommel_conformance::program::compile;
 use trommel_profile::accuracy::{Estimates, PerKind};
-use trommel_tuple::{Events, Kind, ModuleId, Place, Tuple, Vaddr};
+use trommel_tuple::{Events, Kind, Message, ModuleId, Place, Tuple, Vaddr};
 
 fn bin() -> &'static Path {
     trommel()
@@ -332,8 +332,85 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
             }
             assert!(!rows.is_empty(), "{name}");
             assert_eq!(rows, expected, "{name}");
+            let expected = intervals(spec, &tuples, &words_of);
+            assert_eq!(reported_intervals(&data, queue), expected, "{name}");
         }
     }
+}
+
+/// An interval: events before it, its events, and the counts of its candidates by their words.
+type Interval = (u64, u64, BTreeMap<Vec<u64>, u64>);
+
+/// Receives intervals of tuples.
+struct Intervals<'w> {
+    words: &'w BTreeMap<Tuple, Vec<u64>>,
+    candidates: BTreeMap<Vec<u64>, u64>,
+    ended: Vec<Interval>,
+}
+
+impl Sink for Intervals<'_> {
+    fn message(&mut self, message: Message) {
+        let words = self.words[&message.tuple].clone();
+        self.candidates.insert(words, message.count);
+    }
+
+    fn interval_end(&mut self, events: u64) {
+        let start = self.ended.last().map_or(0, |last| last.0 + last.1);
+        let candidates = std::mem::take(&mut self.candidates);
+        self.ended.push((start, events, candidates));
+    }
+}
+
+/// Intervals of tuples; none where the compressor has none.
+fn intervals(
+    spec: &str,
+    tuples: &[Tuple],
+    words: &BTreeMap<Tuple, Vec<u64>>,
+) -> Option<Vec<Interval>> {
+    let spec: Spec = spec.parse().expect(spec);
+    spec.interval()?;
+    let mut sink = Intervals {
+        words,
+        candidates: BTreeMap::new(),
+        ended: Vec::new(),
+    };
+    let mut compressor = spec.build(Seeds::default());
+    compressor.events(Events::of_kind(Kind::Value, tuples), &mut sink);
+    assert!(sink.ended.len() > 3, "{spec}: {}", sink.ended.len());
+    Some(sink.ended)
+}
+
+/// Intervals of the messages of a queue that `report --per-interval` shows, and not another number of them.
+fn reported_intervals(data: &Path, queue: u64) -> Option<Vec<Interval>> {
+    let mut command = Command::new(bin());
+    command.args(["report", "--json", "--no-debug-info", "--per-interval"]);
+    let out = command.arg(data).output().expect("runs");
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("holds no intervals"), "{said}");
+        return None;
+    }
+    let report: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let queues = report["messages"].as_array().expect("queues");
+    let found = queues.iter().find(|found| found["queue"] == queue)?;
+    let number = |of: &Value, name: &str| of[name].as_u64().expect("a number");
+    let all = found["per_interval"].as_array().expect("intervals");
+    assert_eq!(number(found, "ended"), all.len() as u64);
+    let events: u64 = all.iter().map(|interval| number(interval, "events")).sum();
+    assert_eq!(
+        number(found, "messages"),
+        events + number(found, "unfinished")
+    );
+    let interval = |interval: &Value| {
+        let candidates = interval["candidates"].as_array().expect("candidates");
+        let candidates = candidates.iter().map(|row| {
+            let words = row["words"].as_array().expect("words").iter();
+            (words.map(word).collect(), number(row, "count"))
+        });
+        let [start, events] = ["start", "events"].map(|name| number(interval, name));
+        (start, events, candidates.collect())
+    };
+    Some(all.iter().map(interval).collect())
 }
 
 /// Estimated counts by the words that tuples stand for.

@@ -15,7 +15,7 @@
 //! * The thread, the number and the rate alone decide if an interval is kept. Equal runs keep equal intervals.
 //! * Candidates are in the order of [`sort`], and intervals of a sequence in the order of their numbers.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use trommel_compress::random::SplitMix64;
 use trommel_tuple::{Message, Place};
@@ -25,18 +25,56 @@ pub const MOST: usize = 1 << 14;
 /// Their candidates at most. A single interval with more is not kept.
 pub const CANDIDATES: usize = 1 << 18;
 
-/// Intervals that have ended, of one process or of several.
+/// A candidate of an interval.
+pub trait Candidate {
+    /// Order by frequency, then by what it is, so that equal intervals are equal.
+    fn order(&self, other: &Self) -> Ordering;
+}
+
+impl Candidate for Message {
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |m: &Self| (Reverse(m.count), m.kind, m.tuple);
+        key(self).cmp(&key(other))
+    }
+}
+
+/// A candidate that is a message of a relational query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Intervals {
+pub struct Row {
+    /// Words of the tuple; none where they are not known any more.
+    pub words: Vec<u64>,
+    /// Messages, as the profiler counted them.
+    pub count: u64,
+}
+
+impl Candidate for Row {
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |row: &Self| Reverse(row.count);
+        (key(self).cmp(&key(other))).then_with(|| self.words.cmp(&other.words))
+    }
+}
+
+/// Intervals that have ended, of one process or of several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Intervals<C = Message> {
     /// Halvings: of 2 to this power intervals, one is kept.
     pub halvings: u32,
     /// Sequences, those of one process in the order of their threads.
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<Sequence<C>>,
+}
+
+impl<C> Default for Intervals<C> {
+    fn default() -> Self {
+        Self {
+            halvings: 0,
+            sequences: Vec::new(),
+        }
+    }
 }
 
 /// Intervals of a thread, or of all threads of a process that share a profiler. They follow each other without a gap.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sequence {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sequence<C = Message> {
     /// Number of the process.
     pub process: u32,
     /// Number of the thread, from 1; 0: a profiler of all threads.
@@ -46,12 +84,12 @@ pub struct Sequence {
     /// Their events.
     pub events: u64,
     /// Intervals that are kept.
-    pub each: Vec<Interval>,
+    pub each: Vec<Interval<C>>,
 }
 
 /// One interval.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Interval {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interval<C = Message> {
     /// Number in its sequence, from 1.
     pub number: u64,
     /// Events of the sequence before it.
@@ -59,10 +97,10 @@ pub struct Interval {
     /// Events of the interval, at least one.
     pub events: u64,
     /// Candidates, the most frequent first.
-    pub candidates: Vec<Message>,
+    pub candidates: Vec<C>,
 }
 
-impl Intervals {
+impl<C> Intervals<C> {
     /// Intervals that have ended.
     pub fn ended(&self) -> u64 {
         let ended = self.sequences.iter().map(|s| s.ended);
@@ -76,11 +114,26 @@ impl Intervals {
     }
 
     /// Intervals that are kept, with their sequences.
-    pub fn each(&self) -> impl Iterator<Item = (&Sequence, &Interval)> {
+    pub fn each(&self) -> impl Iterator<Item = (&Sequence<C>, &Interval<C>)> {
         let sequences = self.sequences.iter();
         sequences.flat_map(|s| s.each.iter().map(move |interval| (s, interval)))
     }
 
+    /// Gives all sequences the number of their process.
+    #[must_use]
+    pub fn of_process(mut self, process: u32) -> Self {
+        (self.sequences.iter_mut()).for_each(|sequence| sequence.process = process);
+        self
+    }
+
+    /// Adds those of another process of the same run, as they are.
+    fn append(&mut self, mut other: Self) {
+        self.halvings = self.halvings.max(other.halvings);
+        self.sequences.append(&mut other.sequences);
+    }
+}
+
+impl Intervals {
     /// Leaves candidates that are wanted.
     pub fn retain(&mut self, wanted: impl Fn(&Message) -> bool) {
         let each = self.sequences.iter_mut().flat_map(|s| &mut s.each);
@@ -96,34 +149,59 @@ impl Intervals {
                 message.tuple.value = place(Place::from_word(message.tuple.value)).word();
             }
         }
-        self.halvings = self.halvings.max(other.halvings);
-        self.sequences.append(&mut other.sequences);
+        self.append(other);
     }
 }
 
-/// Puts candidates in order: by frequency, then by tuple, so that equal intervals are equal.
-pub fn sort(candidates: &mut [Message]) {
-    candidates.sort_unstable_by_key(|m| (Reverse(m.count), m.kind, m.tuple));
+impl Intervals<Row> {
+    /// Adds those of another process of the same run. `word` gives the word of a column its meaning here.
+    pub fn add(&mut self, mut other: Self, word: impl Fn(usize, u64) -> u64) {
+        let each = other.sequences.iter_mut().flat_map(|s| &mut s.each);
+        for row in each.flat_map(|interval| &mut interval.candidates) {
+            for (n, own) in row.words.iter_mut().enumerate() {
+                *own = word(n, *own);
+            }
+        }
+        self.append(other);
+    }
+}
+
+/// Puts candidates in their [order](Candidate::order).
+pub fn sort<C: Candidate>(candidates: &mut [C]) {
+    candidates.sort_unstable_by(C::order);
 }
 
 /// Keeps the intervals of a process as they end.
-#[derive(Debug, Default)]
-pub struct Keeper {
-    intervals: Intervals,
+#[derive(Debug)]
+pub struct Keeper<C = Message> {
+    intervals: Intervals<C>,
     kept: usize,
     candidates: usize,
 }
 
-impl Keeper {
+impl<C> Default for Keeper<C> {
+    fn default() -> Self {
+        Self {
+            intervals: Intervals::default(),
+            kept: 0,
+            candidates: 0,
+        }
+    }
+}
+
+impl<C: Candidate> Keeper<C> {
     /// An interval of a thread has ended. `candidates`: those of its tuples, in any order. Returns its number, and the events of its
     /// sequence before it.
-    pub fn add(&mut self, thread: u32, events: u64, mut candidates: Vec<Message>) -> (u64, u64) {
+    pub fn add(&mut self, thread: u32, events: u64, mut candidates: Vec<C>) -> (u64, u64) {
         let sequences = &mut self.intervals.sequences;
         let at = sequences.binary_search_by_key(&thread, |s| s.thread);
         let at = at.unwrap_or_else(|at| {
             let new = Sequence {
+                process: 0,
                 thread,
-                ..Sequence::default()
+                ended: 0,
+                events: 0,
+                each: Vec::new(),
             };
             sequences.insert(at, new);
             at
@@ -173,7 +251,7 @@ impl Keeper {
     }
 
     /// All that are kept.
-    pub fn finish(self) -> Intervals {
+    pub fn finish(self) -> Intervals<C> {
         self.intervals
     }
 }

@@ -67,6 +67,7 @@ impl Merged {
         // What is not known of a sum is not known of one either.
         profile.threads.each.clear();
         profile.intervals = None;
+        forget_intervals(&mut profile.queries);
         profile.origin = Origin {
             pid: profile.origin.pid,
             ..Origin::default()
@@ -118,6 +119,9 @@ impl Merged {
         }
         if let Some(windows) = &mut self.profile.windows {
             windows.rare = rare;
+        }
+        if self.apart {
+            forget_intervals(&mut other.queries);
         }
         self.asked_and_sampled(&mut other, &renumbered);
         // They are the course of one run: sums of several have none.
@@ -541,6 +545,12 @@ impl Run {
         }
         add_reasons(&mut self.detach, detach);
     }
+}
+
+/// Takes away intervals of messages: they are the course of one run.
+fn forget_intervals(queries: &mut [Queries]) {
+    let services = queries.iter_mut().flat_map(|asked| &mut asked.services);
+    services.for_each(|served| served.intervals = None);
 }
 
 /// Each once, in order, and not more than are kept.

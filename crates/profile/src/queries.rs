@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::intervals::{Intervals, Row};
 use crate::sampled::Sampled;
 
 /// Results of queries, of one process or several.
@@ -124,6 +125,8 @@ pub struct Served {
     pub lost: u64,
     /// Failures: when, and why.
     pub failures: Vec<String>,
+    /// Intervals of messages, of a compressor that has any.
+    pub intervals: Option<Intervals<Row>>,
 }
 
 /// Executions of the instructions that a table entry is about.
@@ -269,6 +272,7 @@ impl Queries {
     /// Adds a table to that of the same service, if it has the same columns.
     fn serve(&mut self, mut served: Served, place: impl Fn(u64) -> u64) {
         let rows = std::mem::take(&mut served.rows);
+        let intervals = served.intervals.take();
         let same = |s: &Served| {
             // Of an instance that could not be created there are none.
             let none = s.columns.is_empty() || served.columns.is_empty();
@@ -292,14 +296,77 @@ impl Queries {
                 &mut self.services[last]
             }
         };
+        let places = sum.places;
+        let placed = |n: usize, word: u64| match places >> n & 1 {
+            0 => word,
+            _ => place(word),
+        };
+        if let Some(intervals) = intervals {
+            let sums = sum.intervals.get_or_insert_default();
+            sums.add(intervals, placed);
+        }
         for (mut row, count) in rows {
             for (n, word) in row.iter_mut().enumerate() {
-                if sum.places >> n & 1 != 0 {
-                    *word = place(*word);
-                }
+                *word = placed(n, *word);
             }
             let all = sum.rows.entry(row).or_default();
             *all = all.saturating_add(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intervals::{Interval, Sequence};
+
+    fn table(process: u32, place: u64) -> Queries {
+        let row = Row {
+            words: vec![place, 5],
+            count: 9,
+        };
+        let interval = Interval {
+            number: 1,
+            start: 0,
+            events: 10,
+            candidates: vec![row.clone()],
+        };
+        let sequence = Sequence {
+            process,
+            thread: 0,
+            ended: 1,
+            events: 10,
+            each: vec![interval],
+        };
+        let served = Served {
+            name: "M of queue 1".to_owned(),
+            messages: 12,
+            columns: ["pc", "misc"].map(str::to_owned).to_vec(),
+            places: 1,
+            rows: [(row.words, row.count)].into(),
+            intervals: Some(Intervals {
+                halvings: 0,
+                sequences: vec![sequence],
+            }),
+            ..Served::default()
+        };
+        Queries {
+            services: vec![served],
+            ..Queries::default()
+        }
+    }
+
+    #[test]
+    fn intervals_of_processes_are_kept_apart_and_their_places_are_renumbered() {
+        let mut sum = table(7, 100);
+        // The second column is no place: 5 stays.
+        sum.add(table(8, 300), |word| word - 200);
+        let served = &sum.services[0];
+        assert_eq!(served.rows, [(vec![100, 5], 18)].into());
+        let intervals = served.intervals.as_ref().expect("there");
+        let found: Vec<_> = (intervals.each())
+            .map(|(sequence, interval)| (sequence.process, interval.candidates[0].words.clone()))
+            .collect();
+        assert_eq!(found, [(7, vec![100, 5]), (8, vec![100, 5])]);
     }
 }

@@ -96,10 +96,16 @@ pub(crate) enum Tag {
     Paid = 41,
     /// Times that the kernel led to instructions.
     Deliveries = 42,
+    /// Rate at which intervals of the messages of the service before were kept.
+    MessageIntervals = 43,
+    /// A process's sequence of them.
+    MessageSequence = 44,
+    /// Intervals of that sequence.
+    MessageInterval = 45,
 }
 
 impl Tag {
-    const ALL: [Self; 42] = [
+    const ALL: [Self; 45] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -142,6 +148,9 @@ impl Tag {
         Self::AfterCalls,
         Self::Paid,
         Self::Deliveries,
+        Self::MessageIntervals,
+        Self::MessageSequence,
+        Self::MessageInterval,
     ];
 }
 

@@ -5,9 +5,9 @@ use std::io::Read;
 
 use trommel_profile::arguments::{Passed, REGISTERS};
 use trommel_profile::call_tree::{Basis, Lost, NodeId};
-use trommel_profile::intervals::{Interval, Sequence};
+use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::memory::{Level, Levels};
-use trommel_profile::queries::Windowed;
+use trommel_profile::queries::{Served, Windowed};
 use trommel_profile::{KindProfile, Module, Profile, Scope};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -143,7 +143,10 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
         | Tag::Active
         | Tag::Paid
         | Tag::Windowed
-        | Tag::WindowedSent => of_queries(tag, cursor, profile)?,
+        | Tag::WindowedSent
+        | Tag::MessageIntervals
+        | Tag::MessageSequence
+        | Tag::MessageInterval => of_queries(tag, cursor, profile)?,
         Tag::Samples => set(&mut profile.samples, Field::get(cursor)?)?,
         Tag::Found => {
             let samples = profile.samples.as_mut();
@@ -180,7 +183,8 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
             })?;
         }
         Tag::Intervals => set(&mut profile.intervals, Field::get(cursor)?)?,
-        Tag::Sequence | Tag::Interval => of_intervals(tag, cursor, profile)?,
+        Tag::Sequence => sequence(cursor, profile.intervals.as_mut())?,
+        Tag::Interval => each_interval(cursor, profile.intervals.as_mut())?,
         Tag::Filter => set(&mut profile.filter, Field::get(cursor)?)?,
         Tag::Filtered => {
             let filter = profile.filter.as_mut();
@@ -257,17 +261,25 @@ fn paths(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     })
 }
 
-fn of_intervals(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
-    let intervals = profile.intervals.as_mut();
+/// Reads a sequence of intervals, without these.
+fn sequence<C>(cursor: &mut Cursor<'_>, intervals: Option<&mut Intervals<C>>) -> Inside<()>
+where
+    Sequence<C>: Field,
+{
     let intervals = intervals.ok_or("a sequence comes before the rate of its intervals")?;
-    if tag == Tag::Sequence {
-        intervals.sequences.push(Field::get(cursor)?);
-        return Ok(());
-    }
-    let sequence = intervals.sequences.last_mut();
+    intervals.sequences.push(Field::get(cursor)?);
+    Ok(())
+}
+
+/// Reads intervals of the last sequence.
+fn each_interval<C>(cursor: &mut Cursor<'_>, intervals: Option<&mut Intervals<C>>) -> Inside<()>
+where
+    Interval<C>: Field,
+{
+    let sequence = intervals.and_then(|intervals| intervals.sequences.last_mut());
     let sequence = sequence.ok_or("intervals come before their sequence")?;
     all(cursor, |cursor| {
-        let interval = Interval::get(cursor)?;
+        let interval: Interval<C> = Field::get(cursor)?;
         follows(sequence, &interval)?;
         sequence.each.push(interval);
         Ok(())
@@ -275,7 +287,7 @@ fn of_intervals(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Ins
 }
 
 /// Checks that an interval is one of its sequence, after those that are there.
-fn follows(sequence: &Sequence, interval: &Interval) -> Inside<()> {
+fn follows<C>(sequence: &Sequence<C>, interval: &Interval<C>) -> Inside<()> {
     let (number, start) = match sequence.each.last() {
         Some(last) => (last.number, last.start.saturating_add(last.events)),
         None => (0, 0),
@@ -402,10 +414,21 @@ fn of_queries(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile) -> Insid
         _ => {
             let served = queries.services.last_mut();
             let served = served.ok_or("rows come before their service")?;
-            all(cursor, |cursor| {
-                insert(&mut served.rows, short::get(cursor)?, Field::get(cursor)?)
-            })
+            of_service(tag, cursor, served)
         }
+    }
+}
+
+/// Reads a part of what a service came to.
+fn of_service(tag: Tag, cursor: &mut Cursor<'_>, served: &mut Served) -> Inside<()> {
+    let intervals = served.intervals.as_mut();
+    match tag {
+        Tag::MessageIntervals => set(&mut served.intervals, Field::get(cursor)?),
+        Tag::MessageSequence => sequence(cursor, intervals),
+        Tag::MessageInterval => each_interval(cursor, intervals),
+        _ => all(cursor, |cursor| {
+            insert(&mut served.rows, short::get(cursor)?, Field::get(cursor)?)
+        }),
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use trommel_profile::call_tree::{CallTree, Lost};
 use trommel_profile::callers::Callers;
-use trommel_profile::intervals::Intervals;
+use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_profile::queries::{Queries, Served};
 use trommel_profile::samples::Samples;
 use trommel_profile::simulated::Simulated;
@@ -116,17 +116,29 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         simulated(data, out)?;
     }
     match &profile.intervals {
-        Some(data) => intervals(data, out),
+        Some(data) => {
+            let tags = [Tag::Intervals, Tag::Sequence, Tag::Interval];
+            intervals(data, tags, out)
+        }
         None => Ok(()),
     }
 }
 
 /// Writes intervals, sequence by sequence.
-fn intervals<W: Write>(data: &Intervals, out: &mut ChunkWriter<W>) -> io::Result<()> {
-    field(Tag::Intervals, data, out)?;
+fn intervals<W: Write, C>(
+    data: &Intervals<C>,
+    [all, each_sequence, each]: [Tag; 3],
+    out: &mut ChunkWriter<W>,
+) -> io::Result<()>
+where
+    Intervals<C>: Field,
+    Sequence<C>: Field,
+    Interval<C>: Field,
+{
+    field(all, data, out)?;
     for sequence in &data.sequences {
-        field(Tag::Sequence, sequence, out)?;
-        let mut items = Items::new(Tag::Interval, Vec::new(), out);
+        field(each_sequence, sequence, out)?;
+        let mut items = Items::new(each, Vec::new(), out);
         for interval in &sequence.each {
             items.add(|raw| interval.put(raw))?;
         }
@@ -327,7 +339,18 @@ fn served<W: Write>(of: &Served, out: &mut ChunkWriter<W>) -> io::Result<()> {
             count.put(raw);
         })?;
     }
-    items.finish()
+    items.finish()?;
+    match &of.intervals {
+        Some(data) => {
+            let tags = [
+                Tag::MessageIntervals,
+                Tag::MessageSequence,
+                Tag::MessageInterval,
+            ];
+            intervals(data, tags, out)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Samples of the whole machine. A process has a chunk with its threads and, in the first of a recording, the machine; then

@@ -7,7 +7,7 @@ use trommel_profile::call_tree::{Basis, Frame, Lost, NodeId, Weight};
 use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
-use trommel_profile::intervals::{Interval, Intervals, Sequence};
+use trommel_profile::intervals::{Interval, Intervals, Row, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Active, Count, Paid, Queries, Seen, Sent, Served};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
@@ -105,7 +105,7 @@ record!(Count {
     messages,
     executions
 });
-record!(Served { name, columns, failures, places, messages, lost } and { rows });
+record!(Served { name, columns, failures, places, messages, lost } and { rows, intervals });
 
 record!(Samples { machine, threads, entered } and { places });
 record!(Machine {
@@ -157,6 +157,18 @@ record!(Interval {
     events,
     candidates
 });
+type MessageIntervals = Intervals<Row>;
+record!(MessageIntervals { halvings } and { sequences });
+type MessageSequence = Sequence<Row>;
+record!(MessageSequence { process, thread, ended, events } and { each });
+type MessageInterval = Interval<Row>;
+record!(MessageInterval {
+    number,
+    start,
+    events,
+    candidates
+});
+record!(Row { words as short, count });
 
 record!(Frame { at, call });
 record!(Weight { times, own });

@@ -87,7 +87,7 @@ fn functions<N: Names>(m: &Message, names: &mut N) -> String {
 }
 
 /// A field, in quotes where its text needs them.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),

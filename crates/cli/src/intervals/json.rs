@@ -11,7 +11,7 @@ pub(crate) fn interval(e: &Entry<'_>, names: &mut impl Names) -> Value {
         "start": e.start,
         "events": e.events,
         "phase": e.phase,
-        "candidates": e.candidates.iter().map(|m| candidate(m, names)).collect::<Value>(),
+        "candidates": e.candidates.iter().map(|m| names.json(m)).collect::<Value>(),
     });
     if let Some(error) = e.error {
         // Four decimals, as all errors here; a sum of nothing is -0.
@@ -30,7 +30,8 @@ pub(crate) fn phase((n, phase): (usize, &Phase)) -> Value {
     json!({"phase": n + 1, "intervals": phase.intervals, "events": phase.events})
 }
 
-fn candidate(m: &Message, names: &mut impl Names) -> Value {
+/// A candidate that is an event.
+pub(super) fn candidate(m: &Message, names: &mut impl Names) -> Value {
     let at = place(m.tuple.pc, names);
     let mut value = json!({"kind": m.kind.name(), "at": at, "count": m.count});
     match m.kind.value_is_place() {
@@ -40,7 +41,8 @@ fn candidate(m: &Message, names: &mut impl Names) -> Value {
     value
 }
 
-fn place(place: Place, names: &mut impl Names) -> Value {
+/// A place with its names.
+pub(crate) fn place(place: Place, names: &mut impl Names) -> Value {
     let mut value = json!({"module": place.module().0, "vaddr": place.vaddr().0});
     if let Some(location) = names.location(place) {
         value["function"] = json!(location.function.as_deref());

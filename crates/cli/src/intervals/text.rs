@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trommel_tuple::{Message, Place};
+use trommel_tuple::Message;
 
 use super::{Entry, Names, Thread, picture};
 use crate::output::{grouped, percent};
@@ -41,9 +41,12 @@ pub(crate) fn write<N: Names>(
             None => String::new(),
         };
         let (number, intervals) = (number + 1, grouped(phase.intervals));
-        let line = format!(
-            "# phase {number}: {intervals} intervals, {share:.1}% of their events{hottest}"
-        );
+        let word = match phase.intervals {
+            1 => "interval",
+            _ => "intervals",
+        };
+        let line =
+            format!("# phase {number}: {intervals} {word}, {share:.1}% of their events{hottest}");
         writeln!(out, "{}", ended(&line, style.width.saturating_sub(1)))?;
     }
     more(out, phases.len(), lines.top)?;
@@ -127,12 +130,7 @@ fn table<N: Names>(entries: &[Entry<'_>], is_one: bool, names: &mut N, lines: Li
 /// A candidate in words, with its share of so many events.
 fn candidate(m: &Message, events: u64, names: &mut impl Names) -> String {
     let share = percent(m.count, events);
-    let at = names.place(m.tuple.pc);
-    let value = match m.kind.value_is_place() {
-        true => names.place(Place::from_word(m.tuple.value)),
-        false => names.value(m.tuple.pc, m.tuple.value),
-    };
-    format!("{share:.1}% {} {at} {value}", m.kind)
+    format!("{share:.1}% {}", names.candidate(m))
 }
 
 /// The most frequent candidate of each phase, with the sum of its counts there.

@@ -1,6 +1,9 @@
 //! `report --per-interval`: intervals of the recording with their candidates, named ([`crate::intervals`]).
 //!
 //! Phases are found here, of all processes and threads together. What is alike has one number, whoever did it.
+//! Messages of queries have intervals of their own, of each queue ([`messages`]).
+
+mod messages;
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -20,10 +23,15 @@ use crate::args::ReportArgs;
 use crate::intervals::text::Lines;
 use crate::intervals::{self, Entry, Names, Thread};
 use crate::json::Json;
-use crate::output::{command_line, grouped, printable};
+use crate::output::{command_line, complain, grouped, printable};
 
 /// The schema's name. Fields may be added; none is removed or changed.
 const SCHEMA: &str = "trommel.intervals/1";
+/// No interval of events.
+static NONE: Intervals = Intervals {
+    halvings: 0,
+    sequences: Vec::new(),
+};
 /// Candidates that text shows of each interval, unless everything is wanted.
 const CANDIDATES: usize = 3;
 
@@ -56,20 +64,15 @@ pub(super) fn write(
 ) -> Result<()> {
     let profile = view.profile;
     let file = args.source.file.display();
-    let Some(found) = &profile.intervals else {
-        if profile.sum.is_some() {
-            bail!(
-                "{file}: holds no intervals, as they are the course of one run and this is a sum; report a recording that was added up"
-            );
-        }
-        if without(profile).is_some() {
-            bail!(
-                "{file}: the intervals of messages are not kept, only the sums of their candidates: `trommel report` shows those"
-            );
-        }
-        bail!(
-            "{file}: holds no intervals; record with an interval profiler: `trommel record -c 'M4[10k,1%]2048' -- PROG` (`trommel help specs`)"
-        );
+    let queues = match is_narrowed(args) {
+        true => Vec::new(),
+        false => messages::queues(profile),
+    };
+    let Some(found) = profile.intervals.as_ref().or_else(|| {
+        // Of messages alone.
+        (!queues.is_empty()).then_some(&NONE)
+    }) else {
+        bail!("{file}: {}", why_none(profile, is_narrowed(args)));
     };
     let entries = entries(found);
     let unfinished = match is_narrowed(args) {
@@ -77,23 +80,58 @@ pub(super) fn write(
         false => Some(unfinished(view, found)),
     };
     if args.json {
-        json(out, view, (found, &entries), unfinished)?;
-    } else if args.csv {
-        intervals::csv::titles(out, view)?;
-        intervals::csv::rows(out, &profile.compressor, &entries, view)?;
-    } else {
-        heading(out, view, (found, &entries), unfinished)?;
-        let lines = Lines {
-            top: shown.top,
-            candidates: match args.top {
-                Some(0) => usize::MAX,
-                _ => CANDIDATES,
-            },
-        };
+        json(out, view, (found, &entries), unfinished, &queues)?;
+        return Ok(out.flush()?);
+    }
+    if args.csv {
+        match profile.intervals {
+            None => messages::csv(out, view, &queues)?,
+            Some(_) => {
+                intervals::csv::titles(out, view)?;
+                intervals::csv::rows(out, &profile.compressor, &entries, view)?;
+                if !queues.is_empty() {
+                    complain(
+                        "intervals of messages are not in this CSV, which has those of events: --json has both",
+                    );
+                }
+            }
+        }
+        return Ok(out.flush()?);
+    }
+    let lines = Lines {
+        top: shown.top,
+        candidates: match args.top {
+            Some(0) => usize::MAX,
+            _ => CANDIDATES,
+        },
+    };
+    writeln!(out, "# {}", printable(&command_line(&profile.command)))?;
+    writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+    if profile.intervals.is_some() {
+        writeln!(out, "# counted     {}", profile.counted.words())?;
+        let kept = entries.len() as u64;
+        extent(out, profile, (found.ended(), kept), unfinished, "events")?;
         let spec = printable(&profile.compressor);
         intervals::text::write(out, shown.style, (&spec, &entries), view, lines)?;
     }
+    for queue in &queues {
+        messages::text(out, view, queue, (shown.style, lines))?;
+    }
     Ok(out.flush()?)
+}
+
+/// The reason why there are no intervals to report.
+fn why_none(profile: &Profile, narrowed: bool) -> &'static str {
+    if profile.sum.is_some() {
+        return "holds no intervals, as they are the course of one run and this is a sum; report a recording that was added up";
+    }
+    if narrowed && !messages::queues(profile).is_empty() {
+        return "holds intervals of messages, which have no kind and no module: leave out -e, --module and --build-id";
+    }
+    if without(profile).is_some() {
+        return "an earlier version recorded it, which did not keep intervals of messages: `trommel report` shows the sums of their candidates";
+    }
+    "holds no intervals; record with an interval profiler: `trommel record -c 'M4[10k,1%]2048' -- PROG` (`trommel help specs`)"
 }
 
 /// The reason why an interval profiler found nothing, if it did not. No interval is not the same as intervals without candidates.
@@ -139,17 +177,14 @@ fn entries(found: &Intervals) -> Vec<Entry<'_>> {
     all.collect()
 }
 
-fn heading(
+/// Writes how many intervals there are, how many were kept, and what was in none of them.
+fn extent(
     out: &mut impl Write,
-    view: &View<'_>,
-    (found, entries): (&Intervals, &[Entry<'_>]),
+    profile: &Profile,
+    (ended, kept): (u64, u64),
     unfinished: Option<u64>,
+    what: &str,
 ) -> io::Result<()> {
-    let profile = view.profile;
-    writeln!(out, "# {}", printable(&command_line(&profile.command)))?;
-    writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-    writeln!(out, "# counted     {}", profile.counted.words())?;
-    let (ended, kept) = (found.ended(), entries.len() as u64);
     let kept = match ended - kept.min(ended) {
         0 => "all kept".to_owned(),
         dropped => format!(
@@ -170,7 +205,7 @@ fn heading(
             let events = grouped(events);
             writeln!(
                 out,
-                "# left out    {events} events of intervals that did not end{length}"
+                "# left out    {events} {what} of intervals that did not end{length}"
             )?;
         }
     }
@@ -182,6 +217,7 @@ fn json(
     view: &mut View<'_>,
     (found, entries): (&Intervals, &[Entry<'_>]),
     unfinished: Option<u64>,
+    queues: &[messages::Queue<'_>],
 ) -> io::Result<()> {
     let profile = view.profile;
     let mut json = Json::new(out);
@@ -209,6 +245,11 @@ fn json(
         json.object()?;
         json.members(&intervals::json::interval(entry, view))?;
         json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("messages")?;
+    for queue in queues {
+        messages::json(&mut json, view, queue)?;
     }
     json.end_array()?;
     json.end_object()?;

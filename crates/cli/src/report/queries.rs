@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use trommel_compress::Spec;
 use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
+use trommel_profile::intervals::Intervals;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
 use trommel_profile::sampled::Sampled;
@@ -258,12 +259,13 @@ fn load(
     Ok(())
 }
 
-/// Sentences about what went wrong with queries and their services, and then what each service was given.
-pub(crate) fn notes(queries: &Queries) -> Vec<String> {
+/// Sentences about what went wrong with queries and their services, and then what each service was given, with the compressor of the run.
+pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
     let mut all = Vec::new();
     for served in &queries.services {
         let faults = faults_of_service(served).into_iter();
-        all.extend(faults.map(|fault| format!("service {} {fault}", served.name)));
+        let of = title(compressor, served);
+        all.extend(faults.map(|fault| format!("{of} {fault}")));
     }
     if let Ok(program) = image::decode(&queries.program) {
         for answer in answers(&program, queries) {
@@ -281,7 +283,12 @@ pub(crate) fn notes(queries: &Queries) -> Vec<String> {
             true => "intervals",
             false => "messages",
         };
-        format!("service {}: {given} {what}, {rows} rows", served.name)
+        let of = title(compressor, served);
+        let ended = match &served.intervals {
+            Some(intervals) => format!(", {} intervals", grouped(intervals.ended())),
+            None => String::new(),
+        };
+        format!("{of}: {given} {what}{ended}, {rows} rows")
     });
     all.extend(given);
     all
@@ -382,9 +389,18 @@ fn sorted(served: &Served) -> Vec<(&Vec<u64>, u64)> {
 }
 
 /// Returns true if a table is that of the run's own compressor: those of libraries have an `=` in their name, after the queue.
-fn is_compressor(view: &View<'_>, served: &Served) -> bool {
-    let after = served.name.strip_prefix(&view.profile.compressor);
+fn is_compressor(compressor: &str, served: &Served) -> bool {
+    let after = served.name.strip_prefix(compressor);
     after.is_some_and(|rest| rest.starts_with(" of queue ") && !rest.contains('='))
+}
+
+/// Name of what was given messages, with its sort.
+fn title(compressor: &str, served: &Served) -> String {
+    let of = match is_compressor(compressor, served) {
+        true => "compressor",
+        false => "service",
+    };
+    format!("{of} {}", printable(&served.name))
 }
 
 fn service(
@@ -394,14 +410,18 @@ fn service(
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let of = match is_compressor(view, served) {
-        true => "compressor",
-        false => "service",
-    };
-    let title = format!("{of} {}", printable(&served.name));
+    let compressor = &view.profile.compressor;
+    let title = title(compressor, served);
     let given = grouped(served.messages);
     writeln!(out, "# {}", style.strong(&title))?;
-    writeln!(out, "#   was given {given} {what}")?;
+    match served.intervals.as_ref().map(Intervals::ended) {
+        Some(ended) if ended > 0 => writeln!(
+            out,
+            "#   was given {given} {what}, in {} intervals (--per-interval shows them)",
+            grouped(ended)
+        )?,
+        _ => writeln!(out, "#   was given {given} {what}")?,
+    }
     for fault in faults_of_service(served) {
         writeln!(out, "#   {}", printable(&fault))?;
     }
@@ -409,7 +429,7 @@ fn service(
         let spec: Option<Spec> = view.profile.compressor.parse().ok();
         let length = spec.as_ref().and_then(Spec::interval);
         let length = length.map(|interval| u64::from(interval.interval));
-        return match length.filter(|_| is_compressor(view, served)) {
+        return match length.filter(|_| is_compressor(compressor, served)) {
             Some(length) if served.messages < length => {
                 writeln!(
                     out,

@@ -379,7 +379,8 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
     let mut all: Vec<String> = reasons
         .map(|reason| format!("not observed to the end: {reason}"))
         .collect();
-    all.extend(profile.queries.iter().flat_map(queries::notes));
+    let asked = profile.queries.iter();
+    all.extend(asked.flat_map(|asked| queries::notes(asked, &profile.compressor)));
     let empty = profile
         .kinds
         .iter()

@@ -261,7 +261,8 @@ impl Answers {
         for place in 0..LOADS {
             self.end(place, shared, modules);
         }
-        let services = self.compressed.into_iter().flat_map(Compressed::finish);
+        let compressed = self.compressed.into_iter();
+        let services = compressed.flat_map(|compressed| compressed.finish(self.pid));
         let own = self.services.into_iter();
         let services: Vec<_> = services
             .chain(own.map(|s| s.finish(self.pid, modules)))

@@ -8,7 +8,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use trommel_profile::call_tree::{Basis, CallTree, Frame, Weight};
 use trommel_profile::filter::{Filter, Filtered};
-use trommel_profile::intervals::{Interval, Intervals, Sequence};
+use trommel_profile::intervals::{Interval, Intervals, Row, Sequence};
+use trommel_profile::queries::{Queries, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Machine, Samples, Thread as Own};
 use trommel_profile::simulated::Simulated;
@@ -150,6 +151,50 @@ fn intervals_that_cannot_be_are_refused_in_words() {
         let mut profile = example();
         let intervals = profile.intervals.as_mut().expect("there");
         change(&mut intervals.sequences[0]);
+        let error = decode(&bytes_of(&profile)).expect_err(words).to_string();
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+/// So may what it says of intervals of messages.
+#[test]
+fn intervals_of_messages_that_cannot_be_are_refused_in_words() {
+    type Change = fn(&mut Sequence<Row>);
+    let changes: [(Change, &str); 3] = [
+        (|s| s.each.push(s.each[0].clone()), "out of order"),
+        (|s| s.each[0].number = 3, "not in its sequence"),
+        (|s| s.each[0].events = 0, "no events"),
+    ];
+    for (change, words) in changes {
+        let mut profile = example();
+        let each = vec![Interval {
+            number: 2,
+            start: 100,
+            events: 100,
+            candidates: vec![Row {
+                words: vec![7, 1],
+                count: 9,
+            }],
+        }];
+        let mut sequence = Sequence {
+            process: 7,
+            thread: 0,
+            ended: 2,
+            events: 200,
+            each,
+        };
+        change(&mut sequence);
+        let served = Served {
+            intervals: Some(Intervals {
+                halvings: 0,
+                sequences: vec![sequence],
+            }),
+            ..Served::default()
+        };
+        profile.queries.push(Queries {
+            services: vec![served],
+            ..Queries::default()
+        });
         let error = decode(&bytes_of(&profile)).expect_err(words).to_string();
         assert!(error.contains(words), "{words}: {error}");
     }

@@ -6,7 +6,7 @@ use trommel_profile::call_tree::{Basis, CallTree, Frame, Lost, Weight};
 use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
-use trommel_profile::intervals::{Interval, Intervals, Sequence};
+use trommel_profile::intervals::{Interval, Intervals, Row, Sequence};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Active, Count, Paid, Queries, Seen, Sent, Served, Windowed};
 use trommel_profile::rare::{EDGES, Edge, FEW, Rare};
@@ -295,9 +295,10 @@ fn served() -> impl Strategy<Value = Served> {
         texts(),
         prop::collection::btree_map(words, any::<u64>(), 0..20),
         texts(),
+        prop::option::of(intervals(row())),
     )
         .prop_map(
-            |(name, (messages, places, lost), columns, rows, failures)| Served {
+            |(name, (messages, places, lost), columns, rows, failures, intervals)| Served {
                 name,
                 messages,
                 columns,
@@ -305,6 +306,7 @@ fn served() -> impl Strategy<Value = Served> {
                 rows,
                 lost,
                 failures,
+                intervals,
             },
         )
 }
@@ -473,16 +475,28 @@ fn simulated() -> impl Strategy<Value = Simulated> {
     })
 }
 
-/// Intervals in order, some of each sequence left out.
-fn intervals() -> impl Strategy<Value = Intervals> {
+/// A candidate of events.
+fn candidate() -> impl Strategy<Value = Message> {
     let kind = prop::sample::select(Kind::ALL.to_vec());
     let candidate = (kind, place(), any::<[u64; 2]>());
-    let candidate = candidate.prop_map(|(kind, pc, [value, count])| Message {
+    candidate.prop_map(|(kind, pc, [value, count])| Message {
         kind,
         tuple: Tuple::new(pc, value),
         count,
         samples: 1,
-    });
+    })
+}
+
+/// A candidate of messages.
+fn row() -> impl Strategy<Value = Row> {
+    let words = prop::collection::vec(any::<u64>(), 0..8);
+    (words, any::<u64>()).prop_map(|(words, count)| Row { words, count })
+}
+
+/// Intervals in order, some of each sequence left out.
+fn intervals<C: Clone + std::fmt::Debug>(
+    candidate: impl Strategy<Value = C>,
+) -> impl Strategy<Value = Intervals<C>> {
     let candidates = prop::collection::vec(candidate, 0..5);
     let interval = (1..1_u64 << 40, any::<bool>(), candidates);
     let sequence = (any::<[u32; 2]>(), prop::collection::vec(interval, 0..9));
@@ -490,7 +504,9 @@ fn intervals() -> impl Strategy<Value = Intervals> {
         let mut sequence = Sequence {
             process,
             thread,
-            ..Sequence::default()
+            ended: 0,
+            events: 0,
+            each: Vec::new(),
         };
         for (events, kept, candidates) in intervals {
             sequence.ended += 1;
@@ -585,7 +601,7 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
             call_trees(),
             prop::collection::vec(function(), 0..4),
             prop::option::of(simulated()),
-            prop::option::of(intervals()),
+            prop::option::of(intervals(candidate())),
         ),
     )
         .prop_map(

@@ -7,7 +7,7 @@
 //! # Strategy
 //! One or two words of a message are taken as a tuple ([`Chosen`]): the first as its place, the second as its value. A single word
 //! is the value, and the place is 0. More than two get a name ([`super::names`]). Each queue of a process has a compressor of its own. The estimated counts are a table, as
-//! that of a service in a library.
+//! that of a service in a library. Of an interval profiler the intervals are kept besides, each with its candidates.
 //!
 //! # Why it is correct
 //! * Messages go in in the order in which they come, so the compressor makes of them what `trommel compress` makes of such a stream.
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::accuracy::{Estimates, PerKind};
+use trommel_profile::intervals::{CANDIDATES, Keeper, Row};
 use trommel_profile::queries::Served;
 use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
@@ -37,6 +38,8 @@ const MOST_ROWS: usize = 1 << 20;
 const KIND: Kind = Kind::Value;
 /// Words of a tuple. So many are taken where none are named.
 const WORDS: usize = 2;
+/// Number of the thread for a compressor of all threads.
+const ALL_THREADS: u32 = 0;
 
 /// The reason why words cannot be chosen.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -180,30 +183,68 @@ struct Queue {
 /// Messages that the compressor sends on.
 struct Told {
     estimates: Estimates,
+    words: Words,
+    /// Intervals that have ended, if the compressor has any.
+    keeper: Option<Keeper<Row>>,
+    /// Candidates of the interval that is about to end.
+    candidates: Vec<Row>,
+}
+
+/// Words of tuples.
+struct Words {
+    /// Words of a tuple.
+    width: usize,
     /// Words of tuples, where these have more than two.
     names: Names,
-    named: bool,
+}
+
+impl Words {
+    /// The words of a tuple, if they are still known.
+    fn of(&self, tuple: Tuple) -> Option<Vec<u64>> {
+        match self.width {
+            ..=WORDS => Some([tuple.pc.word(), tuple.value][WORDS - self.width..].to_vec()),
+            width => (self.names.words(tuple)).map(|words| words[..width].to_vec()),
+        }
+    }
 }
 
 impl Sink for Told {
     fn message(&mut self, message: trommel_tuple::Message) {
-        if self.named {
-            self.names.sent(message.tuple);
+        if self.words.width > WORDS {
+            self.words.names.sent(message.tuple);
         }
         self.estimates.message(message);
+        // With one more the interval is not kept, however many there are.
+        if self.keeper.is_some() && self.candidates.len() <= CANDIDATES {
+            self.candidates.push(Row {
+                words: self.words.of(message.tuple).unwrap_or_default(),
+                count: message.count,
+            });
+        }
+    }
+
+    fn interval_end(&mut self, events: u64) {
+        if let Some(keeper) = &mut self.keeper {
+            let candidates = std::mem::take(&mut self.candidates);
+            keeper.add(ALL_THREADS, events, candidates);
+        }
     }
 }
 
 impl Queue {
-    fn new(spec: &Spec, named: bool) -> Self {
+    fn new(spec: &Spec, width: usize) -> Self {
         Self {
             compressor: spec.build(Seeds::default()),
             tuples: Vec::with_capacity(BLOCK),
             messages: 0,
             told: Told {
                 estimates: Estimates::new(spec, Seeds::default()),
-                names: Names::default(),
-                named,
+                words: Words {
+                    width,
+                    names: Names::default(),
+                },
+                keeper: spec.interval().map(|_| Keeper::default()),
+                candidates: Vec::new(),
             },
         }
     }
@@ -215,9 +256,8 @@ impl Queue {
         self.tuples.clear();
     }
 
-    /// The counts of its tuples, largest first, with the words of those that have names, and the number of messages.
-    fn finish(mut self) -> (Vec<(Tuple, u64)>, Names, u64) {
-        self.block();
+    /// The counts of its tuples, largest first, and their words.
+    fn finish(mut self) -> (Vec<(Tuple, u64)>, Words) {
         self.compressor.finish(&mut self.told);
         let mut seen = PerKind::default();
         seen[KIND as usize] = self.messages;
@@ -230,7 +270,7 @@ impl Queue {
             })
             .collect();
         counts.sort_unstable_by_key(|(tuple, n)| (std::cmp::Reverse(*n), tuple.pc, tuple.value));
-        (counts, self.told.names, self.messages)
+        (counts, self.told.words)
     }
 }
 
@@ -249,20 +289,19 @@ impl Compressed {
         format!("{} of queue {queue}", self.spec)
     }
 
-    /// Returns a table for each queue.
-    pub fn finish(mut self) -> Vec<Served> {
+    /// Returns a table for each queue of the process.
+    pub fn finish(mut self, pid: u32) -> Vec<Served> {
         let queues = std::mem::take(&mut self.queues);
-        let table = |(queue, of): (u8, Queue)| {
+        let table = |(queue, mut of): (u8, Queue)| {
             let columns = self.chosen.tables.get(&queue)?;
-            let width = columns.titles.len();
-            let (counts, names, messages) = of.finish();
-            let words = |tuple: Tuple| match width {
-                ..=WORDS => Some([tuple.pc.word(), tuple.value][WORDS - width..].to_vec()),
-                _ => names.words(tuple).map(|words| words[..width].to_vec()),
-            };
+            of.block();
+            let messages = of.messages;
+            // What has not ended when the process does is no interval.
+            let keeper = of.told.keeper.take();
+            let (counts, all_words) = of.finish();
             let (mut rows, mut lost) = (BTreeMap::new(), 0);
             for (tuple, n) in counts {
-                match words(tuple).filter(|_| rows.len() < MOST_ROWS) {
+                match all_words.of(tuple).filter(|_| rows.len() < MOST_ROWS) {
                     Some(words) => _ = rows.insert(words, n),
                     None => lost += n,
                 }
@@ -275,6 +314,7 @@ impl Compressed {
                 rows,
                 lost,
                 failures: Vec::new(),
+                intervals: keeper.map(|keeper| keeper.finish().of_process(pid)),
             })
         };
         queues.into_iter().filter_map(table).collect()
@@ -299,10 +339,9 @@ impl Service for Compressed {
                 _ => modules.place_at(TargetPc(word.unwrap_or(0))).word(),
             };
         }
-        let named = width > WORDS;
-        let of = (self.queues.entry(queue)).or_insert_with(|| Queue::new(&self.spec, named));
-        let tuple = match named {
-            true => of.told.names.met(&taken[..width]),
+        let of = (self.queues.entry(queue)).or_insert_with(|| Queue::new(&self.spec, width));
+        let tuple = match width > WORDS {
+            true => of.told.words.names.met(&taken[..width]),
             false => Tuple::new(Place::from_word(taken[0]), taken[1]),
         };
         of.tuples.push(tuple);

@@ -423,6 +423,7 @@ impl Instance {
             rows: ours.rows.take(),
             lost: ours.lost.get(),
             failures,
+            intervals: None,
         }
     }
 }

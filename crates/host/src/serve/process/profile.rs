@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::unistd::Pid;
-use trommel_profile::intervals::Intervals;
 use trommel_profile::simulated::Simulated;
 use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::State;
@@ -225,7 +224,7 @@ impl Process {
                     .map(|simulated| of_process(simulated, identity.pid)),
                 intervals: folded
                     .intervals
-                    .map(|intervals| intervals_of(intervals, identity.pid)),
+                    .map(|intervals| intervals.of_process(identity.pid.as_raw() as u32)),
                 scope,
                 after_calls: folded.after_calls,
                 deliveries: folded.deliveries,
@@ -242,14 +241,6 @@ fn of_process(mut simulated: Simulated, pid: Pid) -> Simulated {
     let lines = simulated.sharing.iter_mut().flat_map(|s| &mut s.lines);
     lines.for_each(|line| line.process = pid.as_raw() as u32);
     simulated
-}
-
-/// Intervals with the number of their process.
-fn intervals_of(mut intervals: Intervals, pid: Pid) -> Intervals {
-    for sequence in &mut intervals.sequences {
-        sequence.process = pid.as_raw() as u32;
-    }
-    intervals
 }
 
 /// Addresses of events in code that is in no file.
