@@ -23,6 +23,29 @@
 //!
 //! **Invariants.** No file is opened here: the caller gives a [`Symbols`](trommel_symbol::Symbols), which has the bytes. Output depends on the input alone.
 //! Nothing is written before the input is checked, so that a refusal leaves no output.
+//!
+//! # Example
+//! ```
+//! use trommel_export::{FORMATS, Language, Next, find};
+//!
+//! let bolt = find("bolt").expect("a format");
+//! assert!(bolt.is_for_optimisers() && FORMATS.len() > 10);
+//! // The command that reads the file next.
+//! let next = Next {
+//!     file: "app.fdata",
+//!     module: "./app",
+//!     made: "app.bolt",
+//!     relocations: true,
+//!     rewritten: false,
+//!     library: false,
+//!     stripped: false,
+//!     debug: None,
+//!     sources_missing: false,
+//!     source: None,
+//!     language: Language::Other,
+//! };
+//! assert!(bolt.next(&next).starts_with("llvm-bolt ./app"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod autofdo;

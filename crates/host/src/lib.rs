@@ -26,6 +26,21 @@
 //! * Nothing here prints: [`serve`] returns what happened, and `cli` words it.
 //!
 //! **I31 (who prints).** Only `cli` prints. The runtime writes one line to stderr if it fails itself.
+//!
+//! # Example
+//! ```
+//! use trommel_host::channel::modules::{Images, Modules};
+//!
+//! // Run-time addresses become places: a file of those that are mapped, and an address in it.
+//! fn here() {}
+//! let maps = std::fs::read("/proc/self/maps")?;
+//! let modules = Modules::of_maps(Images::default(), &maps);
+//! let place = modules.of_address(here as fn() as usize as u64);
+//! let module = &modules.list[usize::from(place.module().0)];
+//! let program = std::env::current_exe()?;
+//! assert_eq!(module.path, program.into_os_string().into_encoded_bytes());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod ask;
 pub mod channel;

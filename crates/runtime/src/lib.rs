@@ -36,6 +36,27 @@
 //!   register that the fragment's description names.
 //! * The runtime executes no floating-point or AVX instruction; the low halves of the vector
 //!   registers are saved on every entry to compiled code.
+//!
+//! # Example
+//! ```
+//! use trommel_runtime::base::address::AppPc;
+//! use trommel_runtime::base::decode::{Class, Insn, Reader};
+//!
+//! // A fragment begins with a walk over the app's code: `add eax, 1`, and a return.
+//! let code = [0x83, 0xc0, 0x01, 0xc3];
+//! let mut reader = Reader::new(&code, AppPc(0x401000));
+//! let mut insn = Insn::plain();
+//! let mut passed = 0;
+//! loop {
+//!     reader.read(&mut insn);
+//!     if insn.class.is_transfer() {
+//!         break;
+//!     }
+//!     passed += 1;
+//! }
+//! assert!(matches!(insn.class, Class::Ret(_)));
+//! assert_eq!((passed, insn.pc()), (1, AppPc(0x401003)));
+//! ```
 #![no_std]
 
 extern crate alloc;
