@@ -195,15 +195,19 @@ fn squashed_instructions_are_modelled_where_the_machine_says_so() {
 fn a_machine_of_another_size_has_other_misses() {
     let dir = Dir::new("machine");
     let queries = "for evL2DMISS * always collect pc; count stop;";
-    let misses = |machine: &str| {
+    let misses = |machine: &str, instructions: &str| {
         let file = dir.file("machine", machine);
         let file = file.to_str().expect("UTF-8");
-        let told = modelled(&dir, queries, &["--machine", file, "--instructions", "30k"]);
+        let told = modelled(
+            &dir,
+            queries,
+            &["--machine", file, "--instructions", instructions],
+        );
         told["queries"][0]["counted"].as_u64().expect("counted")
     };
-    let (usual, tiny) = (misses(""), misses("second_cache = 8k/2/64\n"));
+    let (usual, tiny) = (misses("", "60k"), misses("second_cache = 8k/2/64\n", "60k"));
     assert!(tiny > usual, "{tiny} {usual}");
-    assert_eq!(misses("second_cache = perfect\n"), 0);
+    assert_eq!(misses("second_cache = perfect\n", "10k"), 0);
 }
 
 #[test]
