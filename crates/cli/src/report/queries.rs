@@ -17,7 +17,7 @@ use trommel_query::{Program, Rate, Sampling, image};
 use trommel_tuple::{Place, Tuple};
 
 use super::place;
-use super::table::{LIMITS, Style, range};
+use super::table::{LIMITS, Style, columns, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent, printable};
@@ -442,15 +442,11 @@ fn service(
         };
     }
     let all = served.rows.values().copied().fold(0, u64::saturating_add);
-    let titles = ["count", "%", ""].map(str::to_owned).into_iter();
+    let titles = ["count", "%"].map(str::to_owned).into_iter();
     let own = served.columns.iter().map(|title| printable(title));
     let mut table: Vec<Vec<String>> = vec![titles.chain(own).collect()];
     for (row, count) in sorted(served).into_iter().take(top) {
-        let first = [
-            grouped(count),
-            format!("{:.1}", percent(count, all)),
-            String::new(),
-        ];
+        let first = [grouped(count), format!("{:.1}", percent(count, all))];
         let words = row.iter().enumerate();
         let words = words.map(|(n, word)| match served.places >> n & 1 {
             0 => format!("{word:#x}"),
@@ -458,7 +454,7 @@ fn service(
         });
         table.push(first.into_iter().chain(words).collect());
     }
-    columns(out, &table, NUMBERS, style)?;
+    columns(out, &table, NUMBERS - 1, style)?;
     match served.rows.len().saturating_sub(top) {
         0 => Ok(()),
         n => writeln!(out, "# and {} more rows", grouped(n as u64)),
@@ -510,7 +506,9 @@ fn messages(
         ];
         let limits = limits(told, count);
         let stands_for = sampled.then(|| grouped(count.executions)).into_iter();
-        let stands_for = stands_for.chain(limits.map(range));
+        // Where a message has limits, all have the column.
+        let limits = has_limits.then(|| limits.map(range).unwrap_or_default());
+        let stands_for = stands_for.chain(limits);
         let places = places(queries, told);
         let names = answer.query.layout().words();
         let words = told.words.iter().enumerate().zip(names);
@@ -531,36 +529,6 @@ fn messages(
 
 /// Columns of numbers at the start of a table of messages.
 const NUMBERS: usize = 3;
-
-/// Writes a table whose columns are aligned to the left, but for the first few, which are numbers.
-fn columns(
-    out: &mut impl Write,
-    rows: &[Vec<String>],
-    numbers: usize,
-    style: Style,
-) -> io::Result<()> {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |n: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(n));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
-    for (number, row) in rows.iter().enumerate() {
-        let mut line = String::new();
-        for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match n < numbers {
-                true => line.push_str(&format!("  {cell:>width$}")),
-                false => line.push_str(&format!("  {cell:<width$}")),
-            }
-        }
-        let line = line.trim_end();
-        match number {
-            0 => writeln!(out, "{}", style.strong(line))?,
-            _ => writeln!(out, "{line}")?,
-        }
-    }
-    Ok(())
-}
 
 fn places(queries: &Queries, told: &Sent) -> u8 {
     let places = queries.places.get(usize::from(told.at));

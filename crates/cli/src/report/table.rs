@@ -193,31 +193,81 @@ impl<const N: usize> Table<N> {
                 false => widths.max().unwrap_or(0),
             }
         };
-        let mut widths: Vec<usize> = (0..N).map(width).collect();
-        let line = |widths: &[usize]| -> usize {
-            let shown = widths.iter().filter(|w| **w > 0);
-            shown.map(|w| w + 2).sum()
-        };
-        for title in LEFT_OUT {
-            // Names are worth more than what is left out, so they are not cut for it.
-            if line(&widths) <= most {
-                return widths;
-            }
-            let column = self.rows[0].iter().position(|cell| cell == title);
-            if let Some(column) = column {
-                widths[column] = 0;
-            }
-        }
-        // The widest text gives way, step by step.
-        while line(&widths) > most {
-            let text = (self.numbers.min(N)..N).max_by_key(|i| widths[*i]);
-            match text.filter(|i| widths[*i] > LEAST_TEXT) {
-                Some(widest) => widths[widest] -= 1,
-                None => break,
-            }
-        }
-        widths
+        let widths = (0..N).map(width).collect();
+        narrowed(widths, &self.rows[0], self.numbers, (most, &LEFT_OUT))
     }
+}
+
+/// Widths of columns so that lines have at most so many: columns with titles of `left_out` get 0, the first one first, and then text is cut.
+fn narrowed(
+    mut widths: Vec<usize>,
+    titles: &[String],
+    numbers: usize,
+    (most, left_out): (usize, &[&str]),
+) -> Vec<usize> {
+    let line = |widths: &[usize]| -> usize {
+        let shown = widths.iter().filter(|w| **w > 0);
+        shown.map(|w| w + 2).sum()
+    };
+    for title in left_out {
+        // Names are worth more than what is left out, so they are not cut for it.
+        if line(&widths) <= most {
+            return widths;
+        }
+        let column = titles.iter().position(|cell| cell == title);
+        if let Some(column) = column {
+            widths[column] = 0;
+        }
+    }
+    // The widest text gives way, step by step.
+    while line(&widths) > most {
+        let text = (numbers.min(widths.len())..widths.len()).max_by_key(|i| widths[*i]);
+        match text.filter(|i| widths[*i] > LEAST_TEXT) {
+            Some(widest) => widths[widest] -= 1,
+            None => break,
+        }
+    }
+    widths
+}
+
+/// Writes a table whose columns are known at run time: titles, and then rows as long. The first columns are numbers. Where it would be too
+/// wide, limits are left out, and then the widest text is cut.
+pub(super) fn columns(
+    out: &mut impl Write,
+    rows: &[Vec<String>],
+    numbers: usize,
+    style: Style,
+) -> io::Result<()> {
+    let Some(titles) = rows.first() else {
+        return Ok(());
+    };
+    let width = |n: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(n));
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
+    };
+    let widths = (0..titles.len()).map(width).collect();
+    let widths = narrowed(widths, titles, numbers, (style.width, &[LIMITS]));
+    for (number, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (n, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            if width == 0 {
+                continue;
+            }
+            let cell = cut(cell, width);
+            let gap = " ".repeat(width.saturating_sub(cell.width()));
+            line.push_str("  ");
+            match n < numbers {
+                true => line.extend([gap, cell]),
+                false => line.extend([cell, gap]),
+            }
+        }
+        let line = ended(line.trim_end(), style.width);
+        match number {
+            0 => writeln!(out, "{}", style.strong(&line))?,
+            _ => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -262,6 +312,33 @@ mod tests {
         assert!(!written(125).contains("module") && written(125).contains("source"));
         assert!(!written(80).contains("source"));
         assert_eq!(written(usize::MAX), written(200));
+    }
+
+    #[test]
+    fn columns_known_at_run_time_fit_and_drop_limits_first() {
+        let name = "library::inner::Type::function_of_some_length+0x123";
+        let rows = [
+            ["messages", LIMITS, "pc", "second.pc", "distance"],
+            ["123 456", "1.20G–3.40G", name, name, "7"],
+        ];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let written = |width| {
+            let style = Style {
+                width,
+                ..Style::new(false)
+            };
+            let mut out = Vec::new();
+            columns(&mut out, &rows, 2, style).expect("memory");
+            String::from_utf8(out).expect("UTF-8")
+        };
+        for width in [50, 80, 120, 200] {
+            let text = written(width);
+            assert!(text.lines().all(|l| l.width() <= width), "{width}:\n{text}");
+            assert!(text.contains("123 456") && text.contains("distance"));
+        }
+        assert!(written(usize::MAX).contains(LIMITS));
+        assert!(!written(130).contains(LIMITS) && written(130).contains(name));
+        assert!(!written(80).contains(name));
     }
 
     #[test]
