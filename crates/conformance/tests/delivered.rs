@@ -318,6 +318,7 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
             sent.entry(queue).or_default().push(tuple);
         }
         assert_eq!(sent.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        let reported = reported_intervals(&data);
         for (queue, tuples) in sent {
             let expected = estimates(spec, &tuples, &words_of);
             let name = format!("{} of queue {queue}", spec.parse::<Spec>().expect(spec));
@@ -333,7 +334,7 @@ fn messages_go_through_a_compressor_as_events_of_a_stream_do() {
             assert!(!rows.is_empty(), "{name}");
             assert_eq!(rows, expected, "{name}");
             let expected = intervals(spec, &tuples, &words_of);
-            assert_eq!(reported_intervals(&data, queue), expected, "{name}");
+            assert_eq!(reported.get(&queue).cloned(), expected, "{name}");
         }
     }
 }
@@ -380,27 +381,18 @@ fn intervals(
     Some(sink.ended)
 }
 
-/// Intervals of the messages of a queue that `report --per-interval` shows, and not another number of them.
-fn reported_intervals(data: &Path, queue: u64) -> Option<Vec<Interval>> {
+/// Intervals of the messages of each queue that `report --per-interval` shows: all that have ended.
+fn reported_intervals(data: &Path) -> BTreeMap<u64, Vec<Interval>> {
     let mut command = Command::new(bin());
     command.args(["report", "--json", "--no-debug-info", "--per-interval"]);
     let out = command.arg(data).output().expect("runs");
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(said.contains("holds no intervals"), "{said}");
-        return None;
+        return BTreeMap::new();
     }
     let report: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    let queues = report["messages"].as_array().expect("queues");
-    let found = queues.iter().find(|found| found["queue"] == queue)?;
     let number = |of: &Value, name: &str| of[name].as_u64().expect("a number");
-    let all = found["per_interval"].as_array().expect("intervals");
-    assert_eq!(number(found, "ended"), all.len() as u64);
-    let events: u64 = all.iter().map(|interval| number(interval, "events")).sum();
-    assert_eq!(
-        number(found, "messages"),
-        events + number(found, "unfinished")
-    );
     let interval = |interval: &Value| {
         let candidates = interval["candidates"].as_array().expect("candidates");
         let candidates = candidates.iter().map(|row| {
@@ -410,7 +402,16 @@ fn reported_intervals(data: &Path, queue: u64) -> Option<Vec<Interval>> {
         let [start, events] = ["start", "events"].map(|name| number(interval, name));
         (start, events, candidates.collect())
     };
-    Some(all.iter().map(interval).collect())
+    let queue = |found: &Value| {
+        let all = found["per_interval"].as_array().expect("intervals");
+        assert_eq!(number(found, "ended"), all.len() as u64);
+        let events: u64 = all.iter().map(|interval| number(interval, "events")).sum();
+        let unfinished = number(found, "unfinished");
+        assert_eq!(number(found, "messages"), events + unfinished);
+        (number(found, "queue"), all.iter().map(interval).collect())
+    };
+    let queues = report["messages"].as_array().expect("queues");
+    queues.iter().map(queue).collect()
 }
 
 /// Estimated counts by the words that tuples stand for.
