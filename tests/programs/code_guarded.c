@@ -55,6 +55,6 @@ int main(void) {
   raced = p; mprotect(p, 4 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC); put(raced, 1);
   a.sa_sigaction = repair; sigaction(SIGSEGV, &a, 0);
   pthread_t thread; void *wrong; pthread_create(&thread, 0, executes, 0);
-  for (int n = 0; n < 100; n++) { madvise(raced, PAGE, INSTALL); usleep(50); }
+  for (int n = 0; n < 1000; n++) { madvise(raced, PAGE, INSTALL); usleep(50); }
   done = 1; pthread_join(thread, &wrong); printf("wrong: %ld\n", (long)wrong);
 }

@@ -32,11 +32,11 @@ use super::table::Table;
 use super::{Cache, Fragment, FragmentState, UNLINKED};
 use crate::base::address::Range;
 use crate::base::address::{AppPc, CachePc};
-use crate::base::bytes::same;
 use crate::base::emit::Code;
 use crate::base::ids::FragmentId;
 use crate::base::prefix::Prefix;
 use crate::cache::entry::tag_check;
+use crate::crossing::arch::is_same;
 use crate::memory::pages::{PAGE, page_of, whole};
 
 /// Value in [`Index::heads`]: a list without nodes.
@@ -234,8 +234,8 @@ impl Cache {
         any
     }
 
-    /// Returns whether the code a fragment was made from is what is in the app's memory now, which must be
-    /// readable.
+    /// Returns whether the code a fragment was made from is what is in the app's memory now. It is not where nothing can be read: other
+    /// threads may have taken the page away.
     pub fn is_current(&self, id: FragmentId) -> bool {
         let fragment = &self.fragments[id.index()];
         let Some(source) = fragment.source else {
@@ -243,9 +243,8 @@ impl Cache {
         };
         let len = (fragment.span.end - fragment.span.start) as usize;
         let kept = &self.sources[source as usize..source as usize + len];
-        // SAFETY: the caller's word; other threads may write, and then either answer is right.
-        let now = unsafe { core::slice::from_raw_parts(fragment.span.start as *const u8, len) };
-        same(kept, now)
+        // SAFETY: what is kept is there. Other threads may write to the code, and then either answer is right.
+        unsafe { is_same(fragment.span.start, kept.as_ptr(), len as u64) == 1 }
     }
 
     /// The code that the suspect fragments of an address were made from, if there are any.

@@ -7,13 +7,12 @@
 //! * A guarded fragment compares before its first instruction and contains no instruction that
 //!   could change what was compared, but for its last. So its own stores are seen by the next
 //!   instruction; other threads' at its next entry, which comes before a branch goes anywhere.
+//! * Where changes are not seen, others may take a page away after it was looked at: the read then ends before, and no fragment is made.
 //! * After an instruction that serializes, what other threads wrote before must be seen: it ends a
 //!   fragment.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 
@@ -23,6 +22,7 @@ use crate::base::decode::{Insn, Reader, writes_memory};
 use crate::base::emit::{Mem, Reg};
 use crate::base::keys::with_keys_lifted;
 use crate::cache::{Cache, Exit, Fragment, FragmentState, Spilled};
+use crate::crossing::arch::read_words;
 use crate::memory::mapping::{Mapping, Nature};
 use crate::memory::pages::{PAGE, Pages, page_of};
 use crate::slot;
@@ -151,7 +151,7 @@ impl Translator {
             self.job.from.guarded = prepare(site.pages, mapping, page);
         }
         let end = (page + PAGE).min(pc.0 + MOST as u64);
-        Ok(self.copy_made(pc, end))
+        self.copy_made(pc, end)
     }
 
     /// Reads the one instruction at `pc`, which lies across the end of its page.
@@ -172,19 +172,18 @@ impl Translator {
                 self.job.from.guarded |= prepare(site.pages, &site.regions.known[region], next);
             }
         }
-        Ok(self.copy_made(pc, end))
+        self.copy_made(pc, end)
     }
 
-    fn copy_made<'a>(&mut self, pc: AppPc, end: u64) -> Reader<'a> {
+    fn copy_made<'a>(&mut self, pc: AppPc, end: u64) -> Result<Reader<'a>, Refusal> {
         let first = pc.0 & !7;
-        let words = (end - first).div_ceil(8) as usize;
-        with_keys_lifted(|| {
-            for (n, word) in self.made.words[..words].iter_mut().enumerate() {
-                // SAFETY: an aligned word of a page that can be read. Others may write to it: the
-                // load is atomic.
-                *word = unsafe { (*((first + 8 * n as u64) as *const AtomicU64)).load(Relaxed) };
-            }
-        });
+        let count = (end - first).div_ceil(8);
+        let words = &mut self.made.words[..count as usize];
+        // SAFETY: the buffer is there. Words are aligned, and each is read in one access: others may write to it.
+        let read = with_keys_lifted(|| unsafe { read_words(first, count, words.as_mut_ptr()) });
+        if read < count {
+            return Err(Refusal::Native);
+        }
         let copy = self.made.words.as_ptr() as u64;
         self.job.from.shift = copy.wrapping_sub(first);
         self.job.from.end = end;
@@ -192,7 +191,7 @@ impl Translator {
         // is made.
         let code =
             unsafe { core::slice::from_raw_parts(self.job.from.at(pc), (end - pc.0) as usize) };
-        Reader::new(code, pc)
+        Ok(Reader::new(code, pc))
     }
 
     /// Returns true if a fragment of code that may change ends after `insn`.

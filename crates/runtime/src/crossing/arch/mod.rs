@@ -143,7 +143,7 @@ pub use attempt::{Numbered, attempt};
 pub use bases::{fs_base, gs_base, has_base_instructions, set_gs_base, use_instructions};
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
 pub use leaving::{has_tiles, leave};
-pub use peek::{peek, poke};
+pub use peek::{is_same, peek, poke, read_words};
 pub use stamps::own as own_cycles;
 
 /// Defines an entry that notes its reason and goes on in [`enter`].
@@ -507,7 +507,10 @@ impl Landmarks {
         let poke = peek::poke as *const () as u64..peek::trommel_poke_failed as *const () as u64;
         let stamp =
             sys::time_stamp as *const () as u64..sys::trommel_time_stamp_failed as *const () as u64;
-        let mut attempts = [peek, poke, stamp].into_iter();
+        let words =
+            peek::read_words as *const () as u64..peek::trommel_words_ended as *const () as u64;
+        let same = peek::is_same as *const () as u64..peek::trommel_same_failed as *const () as u64;
+        let mut attempts = [peek, poke, words, same, stamp].into_iter();
         let found = attempts.find(|attempt| attempt.contains(&pc));
         found.map(|attempt| attempt.end)
     }
