@@ -1,15 +1,12 @@
 //! The checks that a change has to pass, and the time that they take.
 //!
 //! All steps but the first build with the profile `ci`, so that lints, tests, documents and the command share what is built.
-//! Lints and documents are made beside the tests, at idle priority: trials wait a lot, and leave a processor idle meanwhile.
 //! Tests run under `cargo nextest`, which has a process for each and keeps all processors busy to the end. Where it is not
 //! installed, `cargo test` does the same in more time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use trommel_conformance::built::target_dir;
@@ -37,81 +34,35 @@ pub(crate) struct Args {
 struct Step {
     name: &'static str,
     words: String,
-    env: Vec<(&'static str, OsString)>,
-    /// File for what it prints, where a later step reads that.
-    output: Option<PathBuf>,
+    env: &'static [(&'static str, &'static str)],
 }
-
-/// All steps, in their order.
-struct Plan {
-    first: Vec<Step>,
-    /// Steps that use what trials leave of the processors.
-    beside: Vec<Step>,
-    tests: Step,
-    last: Vec<Step>,
-}
-
-/// Name, seconds, result and output of a step beside the tests.
-type Done = (&'static str, f64, Result<(), String>, Vec<u8>);
 
 impl Step {
     fn new(name: &'static str, words: impl Into<String>) -> Self {
         Self {
             name,
             words: words.into(),
-            env: Vec::new(),
-            output: None,
+            env: &[],
         }
     }
 
-    /// The step under the program that `before` names.
-    fn command(&self, before: &[&str]) -> Command {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut argv = before.iter().map(OsString::from).chain([cargo]);
-        let mut command = Command::new(argv.next().unwrap_or_default());
-        command
-            .args(argv)
-            .args(self.words.split(' '))
-            .envs(self.env.iter().cloned())
-            .current_dir(workspace())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self) -> Result<(), String> {
+    fn run(&self, not_tested: &Path) -> Result<(), String> {
         eprintln!("$ cargo {}", self.words);
-        let mut command = self.command(&[]);
-        if let Some(path) = &self.output {
-            let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            command.stdout(file);
-        }
-        self.passed(command.status())
-    }
-
-    /// Runs it while trials run. It has a processor only while no trial wants it, and shows nothing before its end.
-    fn run_aside(&self) -> Done {
-        let began = Instant::now();
-        let output = self.command(&ASIDE).output();
-        let seconds = began.elapsed().as_secs_f64();
-        match output {
-            Ok(output) => {
-                let text = [output.stdout, output.stderr].concat();
-                (self.name, seconds, self.passed(Ok(output.status)), text)
-            }
-            Err(e) => (self.name, seconds, self.passed(Err(e)), Vec::new()),
-        }
-    }
-
-    fn passed(&self, status: std::io::Result<ExitStatus>) -> Result<(), String> {
-        match status.map_err(|e| format!("cargo: {e}"))?.success() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(self.words.split(' '))
+            .envs(self.env.iter().copied())
+            .env(VARIABLE, not_tested)
+            .current_dir(workspace())
+            .stdin(Stdio::null())
+            .status()
+            .map_err(|e| format!("cargo: {e}"))?;
+        match status.success() {
             true => Ok(()),
             false => Err(format!("cargo {} failed", self.words)),
         }
     }
 }
-
-/// Idle priority, which children have too: the kernel gives way to any other thread at once.
-const ASIDE: [&str; 3] = ["chrt", "--idle", "0"];
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let began = Instant::now();
@@ -127,13 +78,11 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         table.push(("built before", before.as_secs_f64()));
     }
     let mut passed = timed("tidy", &mut table, || tidy::run(&tidy::Options::default()));
-    let plan = plan(args.all, &not_tested);
-    for step in &plan.first {
-        passed = passed.and_then(|()| timed(step.name, &mut table, || step.run()));
-    }
-    passed = passed.and_then(|()| tests(&plan, &mut table));
-    for step in &plan.last {
-        passed = passed.and_then(|()| timed(step.name, &mut table, || step.run()));
+    for step in steps(args.all) {
+        if passed.is_err() {
+            break;
+        }
+        passed = timed(step.name, &mut table, || step.run(&not_tested));
     }
     print_table(&table, &results);
     print_not_tested(&not_tested);
@@ -149,30 +98,6 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests and what is done beside them. Each runs to its end, whatever becomes of the others.
-fn tests(plan: &Plan, table: &mut Vec<(&'static str, f64)>) -> Result<(), String> {
-    let (passed, beside) = std::thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            let steps = plan.beside.iter();
-            steps.map(Step::run_aside).collect::<Vec<_>>()
-        });
-        let passed = timed(plan.tests.name, table, || plan.tests.run());
-        let beside = timed("waited for the lints", table, || beside.join());
-        (passed, beside)
-    });
-    let beside = beside.map_err(|_| "a step beside the tests panicked".to_owned())?;
-    let mut failures: Vec<String> = passed.err().into_iter().collect();
-    for (step, (name, seconds, passed, text)) in plan.beside.iter().zip(beside) {
-        eprintln!("$ cargo {}\n{}", step.words, String::from_utf8_lossy(&text));
-        table.push((name, seconds));
-        failures.extend(passed.err());
-    }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("; ")),
-    }
-}
-
 /// Time that has passed since `began`, in seconds since 1970.
 fn before(began: Option<u64>) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -180,118 +105,73 @@ fn before(began: Option<u64>) -> Duration {
     Duration::from_secs(began.map_or(0, |began| now.saturating_sub(began)))
 }
 
-fn timed<T>(
+fn timed(
     name: &'static str,
     table: &mut Vec<(&'static str, f64)>,
-    step: impl FnOnce() -> T,
-) -> T {
+    step: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
     let began = Instant::now();
     let done = step();
     table.push((name, began.elapsed().as_secs_f64()));
     done
 }
 
-fn plan(all: bool, not_tested: &Path) -> Plan {
-    let nextest = succeeds("cargo-nextest", &["nextest", "--version"]);
+fn steps(all: bool) -> Vec<Step> {
+    let nextest = has_nextest();
     if !nextest {
         eprintln!(
             "cargo nextest is not installed: tests run one file after another, and take longer"
         );
     }
-    let mut first = vec![
+    // One trial more than processors: many wait, for timers, windows and signals.
+    let threads = 1 + std::thread::available_parallelism().map_or(1, |n| n.get());
+    let tests = match nextest {
+        true => format!(
+            "nextest run --workspace --cargo-profile ci --profile ci --test-threads {threads}{}",
+            if all { " --run-ignored all" } else { "" }
+        ),
+        false => format!(
+            "test --workspace --tests --profile ci{}",
+            if all { " -- --include-ignored" } else { "" }
+        ),
+    };
+    // The README's first command, as a newcomer types it, but for the profile.
+    let data = target_dir().join("readme.data");
+    let readme = |profile: &str| {
+        let data = data.display();
+        format!("run --profile {profile} -- record -o {data} -- ls -l")
+    };
+    let mut steps = vec![
         Step::new("format", "fmt --all --check"),
+        Step::new(
+            "lints",
+            "clippy --workspace --all-targets --profile ci -- -D warnings",
+        ),
+        Step {
+            env: &[("RUSTDOCFLAGS", "-D warnings")],
+            ..Step::new("documents", "doc --no-deps --workspace --profile ci")
+        },
         Step::new("tests built", "test --workspace --no-run --profile ci"),
         // Nothing is left to build here. Seconds tell that a package has other features in the tests than in the command.
         Step::new("command built", "build --profile ci --bin trommel"),
-    ];
-    let mut tests = match nextest {
-        true => by_nextest(all, &mut first),
-        false => Step::new(
-            "tests",
-            format!(
-                "test --workspace --tests --profile ci{}",
-                if all { " -- --include-ignored" } else { "" }
-            ),
-        ),
-    };
-    tests.env.push((VARIABLE, not_tested.into()));
-    let mut beside = lints();
-    if !nextest || !succeeds(ASIDE[0], &["--idle", "0", "true"]) {
-        first.splice(1..1, beside.drain(..));
-    }
-    let mut last = vec![
+        Step::new("tests", tests),
         Step::new("examples of code", "test --workspace --doc --profile ci"),
-        readme("README", "ci"),
+        Step::new("README", readme("ci")),
     ];
     if all {
-        let mut tests = Step::new("tests, profile dev", "test --workspace");
-        tests.env.push((VARIABLE, not_tested.into()));
-        last.push(tests);
-        last.push(readme("README, released", "release"));
+        steps.push(Step::new("tests, profile dev", "test --workspace"));
+        steps.push(Step::new("README, released", readme("release")));
     }
-    Plan {
-        first,
-        beside,
-        tests,
-        last,
-    }
+    steps
 }
 
-fn lints() -> Vec<Step> {
-    let mut documents = Step::new("documents", "doc --no-deps --workspace --profile ci");
-    documents.env.push(("RUSTDOCFLAGS", "-D warnings".into()));
-    let words = "clippy --workspace --all-targets --profile ci -- -D warnings";
-    vec![Step::new("lints", words), documents]
-}
-
-/// The tests under nextest, and before them lists of what is there to run. With these no trial waits for cargo, whose
-/// lock the lints hold meanwhile: neither nextest nor a trial calls it.
-fn by_nextest(all: bool, first: &mut Vec<Step>) -> Step {
-    let target = target_dir();
-    let [binaries, packages] = ["binaries", "packages"].map(|n| target.join(format!("{n}.json")));
-    let mut listed = Step::new(
-        "tests listed",
-        "nextest list --workspace --cargo-profile ci --list-type binaries-only --message-format json",
-    );
-    listed.output = Some(binaries.clone());
-    let mut known = Step::new(
-        "packages listed",
-        "metadata --format-version 1 --all-features --filter-platform x86_64-unknown-linux-gnu",
-    );
-    known.output = Some(packages.clone());
-    first.extend([listed, known]);
-    // One trial more than processors: many wait, for timers, windows and signals.
-    let threads = 1 + std::thread::available_parallelism().map_or(1, |n| n.get());
-    let mut tests = Step::new(
-        "tests",
-        format!(
-            "nextest run --binaries-metadata {} --cargo-metadata {} --profile ci --test-threads {threads}{}",
-            binaries.display(),
-            packages.display(),
-            if all { " --run-ignored all" } else { "" }
-        ),
-    );
-    tests
-        .env
-        .push(("TROMMEL_BIN", target.join("ci/trommel").into()));
-    tests
-}
-
-/// The README's first command, as a newcomer types it, but for the profile.
-fn readme(name: &'static str, profile: &str) -> Step {
-    let data = target_dir().join("readme.data");
-    let data = data.display();
-    Step::new(
-        name,
-        format!("run --profile {profile} -- record -o {data} -- ls -l"),
-    )
-}
-
-fn succeeds(program: &str, words: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    let command = command.args(words).stdin(Stdio::null());
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+fn has_nextest() -> bool {
+    let version = Command::new("cargo-nextest")
+        .args(["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
 }
 
 /// Prints the seconds of each step, and those of each test binary's trials, which run side by side.
