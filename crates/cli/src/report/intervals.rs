@@ -12,9 +12,9 @@ use anyhow::{Result, bail};
 use trommel_compress::Spec;
 use trommel_profile::Profile;
 use trommel_profile::accuracy::phases::Phases;
-use trommel_profile::intervals::Intervals;
+use trommel_profile::intervals::{Interval, Intervals, Sequence};
 use trommel_symbol::Location;
-use trommel_tuple::Place;
+use trommel_tuple::{Message, Place};
 
 use super::Shown;
 use super::place::modules;
@@ -162,7 +162,20 @@ fn unfinished(view: &View<'_>, found: &Intervals) -> u64 {
 /// All intervals, with their phases.
 fn entries(found: &Intervals) -> Vec<Entry<'_>> {
     let mut phases = Phases::default();
-    let all = found.each().map(|(sequence, interval)| Entry {
+    let all = found
+        .each()
+        .map(|(sequence, interval)| entry(sequence, interval, &interval.candidates, &mut phases));
+    all.collect()
+}
+
+/// An interval of a profile, with its candidates as tuples.
+fn entry<'a, C>(
+    sequence: &Sequence<C>,
+    interval: &Interval<C>,
+    candidates: &'a [Message],
+    phases: &mut Phases,
+) -> Entry<'a> {
+    Entry {
         of: Some(Thread {
             process: sequence.process,
             thread: sequence.thread,
@@ -170,11 +183,10 @@ fn entries(found: &Intervals) -> Vec<Entry<'_>> {
         number: interval.number,
         start: interval.start,
         events: interval.events,
-        phase: phases.of(interval.events, &interval.candidates),
+        phase: phases.of(interval.events, candidates),
         error: None,
-        candidates: &interval.candidates,
-    });
-    all.collect()
+        candidates,
+    }
 }
 
 /// Writes how many intervals there are, how many were kept, and what was in none of them.

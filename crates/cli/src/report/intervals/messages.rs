@@ -17,11 +17,11 @@ use trommel_tuple::{Kind, Message, Place, Tuple};
 
 use super::super::table::Style;
 use super::super::view::View;
-use super::extent;
+use super::{entry, extent};
 use crate::intervals::csv::quoted;
 use crate::intervals::json::place as named;
 use crate::intervals::text::Lines;
-use crate::intervals::{self, Entry, Names, Thread};
+use crate::intervals::{self, Entry, Names};
 use crate::json::Json;
 use crate::output::{grouped, printable};
 
@@ -72,25 +72,12 @@ impl<'a> Queue<'a> {
     /// Its intervals, with their phases.
     fn entries(&self) -> Vec<Entry<'_>> {
         let mut phases = Phases::default();
-        let each = self.found.each().zip(&self.candidates);
-        let entry = |((sequence, interval), candidates)| {
-            let sequence: &trommel_profile::intervals::Sequence<Row> = sequence;
-            let interval: &trommel_profile::intervals::Interval<Row> = interval;
-            let candidates: &Vec<Message> = candidates;
-            Entry {
-                of: Some(Thread {
-                    process: sequence.process,
-                    thread: sequence.thread,
-                }),
-                number: interval.number,
-                start: interval.start,
-                events: interval.events,
-                phase: phases.of(interval.events, candidates),
-                error: None,
-                candidates,
-            }
-        };
-        each.map(entry).collect()
+        let candidates = self.candidates.iter().map(Vec::as_slice);
+        let each = self.found.each().zip(candidates);
+        each.map(|((sequence, interval), candidates)| {
+            entry(sequence, interval, candidates, &mut phases)
+        })
+        .collect()
     }
 
     /// Messages of intervals that had not ended when their processes did.
