@@ -5,7 +5,6 @@
 //! | [`address`] | addresses of code, and ranges of them |
 //! | [`area`] | the per-thread block that GS points to |
 //! | [`blocked`] | a thread's block of SIGSEGV |
-//! | [`bytes`] | numbers read from bytes |
 //! | [`call`] | system calls, raw, and those on descriptors |
 //! | [`counted`] | layout that assembly, generated code and the profiler share |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
@@ -30,7 +29,6 @@
 pub mod address;
 pub mod area;
 pub mod blocked;
-pub mod bytes;
 pub mod call;
 pub mod counted;
 pub mod decode;

@@ -11,13 +11,13 @@ use super::parts::{
     STRIDES, u16_at, u32_at, way_of,
 };
 use crate::base::address::{AppPc, CachePc, Range};
-use crate::base::bytes::same;
 use crate::base::emit::{Code, Reg};
 use crate::base::ids::{EntryId, ExitId, FragmentId};
 use crate::base::prefix::Prefix;
 use crate::base::stress::{self, FailurePoint};
 use crate::cache::{Exit, Fragment, FragmentState, Head as Start, Spilled, Step, UNLINKED};
 use crate::channel::persist::Origin;
+use crate::crossing::arch::is_same;
 use crate::memory::pages::PAGE;
 use crate::slot;
 use crate::translate::{MAX_FRAGMENT, MAX_STUBS, Site, Translator};
@@ -214,9 +214,9 @@ impl Translator {
                 site.regions.page_is_readable(region, page).then_some(())?;
                 page += PAGE;
             }
-            // SAFETY: in the region, which is mapped and not writable, and each page can be read.
-            let there = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
-            same(there, expected).then_some(())?;
+            // SAFETY: what is expected is there.
+            let same = unsafe { is_same(start, expected.as_ptr(), len as u64) };
+            (same == 1).then_some(())?;
         }
         Some(())
     }
