@@ -1,5 +1,4 @@
 // build: -O1 -w -fcf-protection=none | -O1 -w -fcf-protection=none -static
-// ways: few
 // Branches to where nothing can be executed: what the handler of the fault is told, again and again; from registers, memory and the stack; with near branches that have an operand size prefix; and no handler's word where one goes on behind.
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,5 +1,4 @@
 // build: -O2 -pthread -w | -O2 -static -pthread -w
-// ways: few
 // The kernel writes where code was executed, at a time of its own or where a call does not name it: at a thread's end, at a migration, behind pointers in structures, through rings of buffers, into sets of bits, and to locks.
 #define _GNU_SOURCE
 #include <errno.h>

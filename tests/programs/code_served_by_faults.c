@@ -1,5 +1,4 @@
 // build: -O2 -pthread
-// ways: few
 // Pages of code that a thread of the program fills in when they are first executed (userfaultfd): one after the other, dropped and filled in again, an instruction across two of them, and with signals on the way.
 #define _GNU_SOURCE
 #include <fcntl.h>

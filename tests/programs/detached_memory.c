@@ -6,7 +6,6 @@
 // run: gs last
 // run: gs child
 // run: gs set
-// ways: few
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <errno.h>

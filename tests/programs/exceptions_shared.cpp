@@ -1,5 +1,4 @@
 // build: -O2 -ldl
-// ways: few
 // shared: exceptions_shared_lib.cpp
 // Exceptions cross dlopen'ed library boundaries both ways, over load/unload cycles.
 #include <cstdio>

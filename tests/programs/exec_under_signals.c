@@ -1,5 +1,4 @@
 // build: -O2 | -O2 -static
-// ways: few
 // A program that becomes itself again and again, and fails to become others in between, while signals come for it that are ignored by default: with a handler, ignored, blocked. Each image has the mask and the ignored signals of the one before.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,4 @@
 // build: -O1 -static -w
-// ways: few
 // run: used execute
 // run: used start
 // run: lowered execute

@@ -1,5 +1,4 @@
 // build: -O2 | -O2 -static
-// ways: few
 // run: 0
 // run: 1
 // run: 42

@@ -1,6 +1,5 @@
 // Limits lowered for good: what they leave can be had, and code that was not run before runs, also with nothing left; by fork and by an ordinary user.
 // build: -O2 | -O0 -static
-// ways: few
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

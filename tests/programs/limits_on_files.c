@@ -1,6 +1,5 @@
 // No descriptor is left, and code that was not executed yet is mapped, generated and executed; then another program.
 // build: -O2 | -O1 -pthread
-// ways: few
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // build: -O2 | -O2 -static
-// ways: few
 // fork, vfork, posix_spawn, system, popen, raw clone, exec with long arguments, waitpid statuses, pipes between them.
 #define _GNU_SOURCE
 #include <sched.h>

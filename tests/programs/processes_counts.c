@@ -1,5 +1,4 @@
 // build: -O2 | -O1 -no-pie
-// ways: few
 // run: all
 // run: forked
 // run: executed

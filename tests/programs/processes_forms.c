@@ -1,5 +1,4 @@
 // build: -O2 -pthread | -O2 -static -pthread
-// ways: few
 // run: forks
 // run: thread
 // run: vforks

@@ -1,5 +1,4 @@
 // build: -O2 -w -pthread
-// ways: few
 // Processes that run on in their maker's memory, killed at random points while all their threads execute new code: beside their maker, or as it waits for them.
 #define _GNU_SOURCE
 #include <sched.h>

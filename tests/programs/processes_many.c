@@ -1,6 +1,5 @@
 // Many processes at a time, that wait for each other. Without an argument they are more than can be observed: eleven hundred.
 // build: -O2
-// ways: few
 // run: 120
 #include <stdio.h>
 #include <stdlib.h>

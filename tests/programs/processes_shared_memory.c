@@ -1,5 +1,4 @@
 // build: -O2 -w -pthread
-// ways: few
 // Processes that run on in their maker's memory and have threads: one ends its group, is killed, or ends thread by thread; with dispositions of their own or shared ones; many after each other.
 #define _GNU_SOURCE
 #include <sched.h>

@@ -1,6 +1,5 @@
 // Programs that check their own memory map, or reserve much of it, at their start: sanitizers, and code at unusual addresses.
 // build: -O1 -fsanitize=thread -pthread | -O1 -fsanitize=thread -static-libtsan -pthread | -O1 -fsanitize=address -pthread | -O1 -fsanitize=address -no-pie -pthread | -O1 -pthread -no-pie -Wl,-Ttext-segment=0x10000 | -O1 -pthread -no-pie -Wl,-Ttext-segment=0x10000000 | -O1 -pthread -no-pie -Wl,-Ttext-segment=0x6c000000
-// ways: few
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

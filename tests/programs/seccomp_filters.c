@@ -1,6 +1,5 @@
 // Filters that ask, that are refused, that allow what an ordinary program needs (as container engines and service managers set them), and that allow little; then threads, a child and another program.
 // build: -O2 -pthread | -O0 -static -pthread
-// ways: few
 // run: query
 // run: wide
 // run: narrow

@@ -1,6 +1,5 @@
 // A filter has calls reported to a handler of SIGSYS (SECCOMP_RET_TRAP), which answers them as a broker does: each kind of call that Trommel makes in the program's name, and one that it does not see; with all registers as at the call, on an alternate stack, nested, in threads, children and with signals that come meanwhile.
 // build: -O2 -pthread | -O0 -static -pthread
-// ways: few
 // run: calls
 // run: nested
 // run: threads

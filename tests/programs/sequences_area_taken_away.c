@@ -1,5 +1,4 @@
 // build: -O1 -w
-// ways: few
 // A thread takes away the memory of its restartable sequences, which the kernel writes when it interrupts the thread, and ends at once. Or it takes away its right to that memory for a moment, or fails to: then it is told its processor as before.
 #define _GNU_SOURCE
 #include <sched.h>

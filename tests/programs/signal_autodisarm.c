@@ -1,7 +1,6 @@
 // Handlers on an alternate stack that is off while one runs (SS_AUTODISARM): a second signal then comes on the stack that is in use. Two timers send signals all
 // the time, so that some come in front of the call that returns from a handler: the stack must not be back before that is made.
 // build: -O2
-// ways: few
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>

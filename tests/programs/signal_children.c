@@ -1,5 +1,4 @@
 // build: -O2
-// ways: few
 // SIGCHLD in all its forms with waitpid, SA_NOCLDSTOP, SA_NOCLDWAIT, an ignored SIGCHLD; children stopped and continued; SIGPIPE; a
 // process that stops itself and is continued while it waits; signals ignored and masks inherited through exec.
 #define _GNU_SOURCE

@@ -1,5 +1,4 @@
 // build: -O2
-// ways: few
 // Every class of blocking call, interrupted with and without SA_RESTART: what it answers, and how much it had done.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,4 @@
 // build: -O2 -pthread
-// ways: few
 // Eight threads under a storm of signals from kill, tgkill, pthread_kill and sigqueue while they compute, call the kernel and fault:
 // values queued by one sender to one thread arrive all and in order, nested handlers see their own thread, sums are right.
 #define _GNU_SOURCE

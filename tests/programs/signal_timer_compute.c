@@ -1,5 +1,4 @@
 // build: -O2 | -O3 -march=native | -O2 -static | -O2 -no-pie
-// ways: few
 // SIGALRM interrupts a compute loop (integers, flags, vectors, red zone) hundreds of times: the result is uncorrupted.
 #include <signal.h>
 #include <stdio.h>

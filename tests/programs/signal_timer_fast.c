@@ -1,5 +1,4 @@
 // build: -O2 -pthread
-// ways: few
 // run: itimer
 // run: timers
 // run: threads

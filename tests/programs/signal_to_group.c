@@ -1,5 +1,4 @@
 // build: -O2
-// ways: few
 // Each signal that a process can handle, sent to the whole process group: by the program, by a child, by a grandchild that its
 // parent did not wait for, by sigqueue with a value. The command that started the program must outlive them all.
 #define _GNU_SOURCE

@@ -1,5 +1,4 @@
 // build: -O2 -pthread | -O2 -static -pthread
-// ways: few
 // Frames of signals that have to grow the stack, as deep as the limit allows and beyond; structures of calls on parts of the stack that were never touched.
 #define _GNU_SOURCE
 #include <pthread.h>

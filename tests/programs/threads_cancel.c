@@ -1,6 +1,5 @@
 // pthread_cancel of threads that compute, sleep, wait for a condition, read a pipe or are asynchronous, with clean-up handlers and keys.
 // build: -O2 -pthread | -O0 -pthread
-// ways: few
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

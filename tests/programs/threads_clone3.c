@@ -1,6 +1,5 @@
 // Raw clone and clone3 as run-time systems use them: own stacks, TLS by FS, the thread's id written and cleared by the kernel, with nothing of libc in the thread.
 // build: -O2 -fno-stack-protector | -O2 -static -fno-stack-protector
-// ways: few
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <linux/sched.h>

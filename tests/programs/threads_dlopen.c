@@ -1,6 +1,5 @@
 // Threads load, call and drop a library again and again while others run code of libc and of the program.
 // build: -O2 -pthread -ldl
-// ways: few
 // shared: dlopen_loop_lib.c
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,4 @@
 // build: -O2 -pthread -Wl,-z,now
-// ways: few
 // More threads than there are banks of counters: one after another, then at a time, with the same work in each.
 #include <pthread.h>
 #include <stdio.h>

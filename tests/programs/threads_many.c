@@ -1,6 +1,5 @@
 // More short threads than a process has at a time (4096): a few at a time, joined and detached, and some hundreds at once.
 // build: -O2 -pthread | -O2 -static -pthread
-// ways: few
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>

@@ -1,6 +1,5 @@
 // Processes started by threads while others run and allocate: fork, vfork, posix_spawn, popen, with robust mutexes whose owner dies.
 // build: -O2 -pthread
-// ways: few
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

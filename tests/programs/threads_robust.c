@@ -1,6 +1,5 @@
 // Robust mutexes whose owner goes: a thread that returns, one that is cancelled, a child that exits, is killed, or executes another program; then a pending one.
 // build: -O2 -pthread | -O0 -static -pthread
-// ways: few
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,5 +1,4 @@
 // build: -O2 -w -pthread
-// ways: few
 // Threads that call ever new code are stopped again and again by a process in the same memory, which calls new code meanwhile: so does LeakSanitizer at a program's end.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,6 @@
 // One thread gives traps another handler again and again while another computes and traps now and then: each of its traps comes
 // to a handler, and no handler is called for anything else.
 // build: -O2 -pthread
-// ways: few
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

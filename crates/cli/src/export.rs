@@ -144,35 +144,52 @@ fn code(
         notes::inexact(format, &input),
     ];
     notes.iter().flatten().for_each(|n| output::complain(n));
-    let mut of = Vec::new();
-    if !exact {
-        of.push(notes::of_counts(&input));
-    }
-    of.extend(notes::in_part(profile));
+    let of_counts = (!exact).then(|| notes::of_counts(&input));
+    let of: Vec<String> = of_counts
+        .into_iter()
+        .chain(notes::in_part(profile))
+        .collect();
     if out == Path::new("-") {
         of.iter().for_each(|note| output::complain(note));
         return Ok(ExitCode::SUCCESS);
     }
-    let own = match input.modules[..] {
-        [one] => input.symbols.own_tables(one),
-        _ => None,
+    say_next(
+        format,
+        &mut input,
+        (&out, old.as_deref()),
+        (&chosen.among(), &of),
+        &only,
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where the file is, and the next command of the tool that reads it. `old`: where the file is that was there before. `among`: modules beside the
+/// one whose path is `only`, in words. `of`: what the counts are of.
+fn say_next(
+    format: &dyn Format,
+    input: &mut Input<'_, '_>,
+    (out, old): (&Path, Option<&Path>),
+    (among, of): (&str, &[String]),
+    only: &[u8],
+) {
+    let (own, debug) = match input.modules[..] {
+        [one] => (
+            input.symbols.own_tables(one),
+            input.symbols.separate_debug(one),
+        ),
+        _ => (None, None),
     };
-    let base = Path::new(std::ffi::OsStr::from_bytes(&only)).file_name();
-    let library = base.is_some_and(choose::is_library);
+    let debug = debug.map(|path| output::command_line(&[path.as_os_str().as_bytes().to_vec()]));
+    let base = Path::new(std::ffi::OsStr::from_bytes(only)).file_name();
     let made = base.map_or(Vec::new(), |base| base.as_bytes().to_vec());
-    let [module, made] = [only, made].map(|name| output::command_line(&[name]));
+    let [module, made] = [only.to_vec(), made].map(|name| output::command_line(&[name]));
     let mut more = match format.modules() {
-        Modules::One => format!(" of {module}{}", chosen.among()),
+        Modules::One => format!(" of {module}{among}"),
         Modules::All => String::new(),
     };
     of.iter().for_each(|note| more += &format!("; {note}"));
-    let debug = match input.modules[..] {
-        [one] => input.symbols.separate_debug(one),
-        _ => None,
-    };
-    let debug = debug.map(|path| output::command_line(&[path.as_os_str().as_bytes().to_vec()]));
-    let (source, language) = choose::source(&mut input);
-    let sources_missing = format.opens_sources() && choose::lacks_sources(&mut input);
+    let (source, language) = choose::source(input);
+    let sources_missing = format.opens_sources() && choose::lacks_sources(input);
     let next = |file: &str| {
         format.next(&Next {
             sources_missing,
@@ -183,13 +200,12 @@ fn code(
             file,
             module: &module,
             made: &made,
-            library,
+            library: base.is_some_and(choose::is_library),
             relocations: own.is_some_and(|own| own.relocations),
             rewritten: own.is_some_and(|own| own.rewritten),
         })
     };
-    say(format.name(), &out, &more, old.as_deref(), next);
-    Ok(ExitCode::SUCCESS)
+    say(format.name(), out, &more, old, next);
 }
 
 /// Refuses what a format would say wrongly, and options that mean nothing to it.

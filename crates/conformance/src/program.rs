@@ -5,7 +5,6 @@
 //! // shared: FILE                also build FILE as NAME.so next to the program
 //! // needs: FEATURE …            as in /proc/cpuinfo; without them the program is skipped
 //! // run: ARGS                   one case each; one case without arguments when absent
-//! // ways: few                   it takes long: CI tries the ways that have most in them, the nightly tier all
 //! ```
 //! A file without a `build:` line is part of another program. What was built is kept in the target
 //! directory and built again when its source or flags change.
@@ -34,8 +33,6 @@ pub struct Variant {
     pub runs: Vec<Vec<String>>,
     /// True for the first of its program's builds.
     pub first: bool,
-    /// True if CI tries few ways.
-    pub few: bool,
 }
 
 /// Every variant of every program, sorted by name.
@@ -96,7 +93,6 @@ fn variants(source: &Path) -> Vec<Variant> {
             needs: all("needs").iter().flat_map(words).collect(),
             runs: runs.clone(),
             first: n == 0,
-            few: all("ways").iter().any(|ways| ways == "few"),
         })
         .collect()
 }

@@ -6,6 +6,7 @@
 //! # Strategy
 //! Sentences of a paragraph or list item are joined and wrapped. Tables ([`super::table`]) have their columns side by side where that can be read.
 //! Commands and outputs stay as they are, indented: they are to be pasted. Links between documents name the command that shows the other one.
+//! Files that only the source has are named by their path in it, and the last line says so.
 
 use crate::output::wrapped;
 
@@ -13,6 +14,9 @@ use super::table;
 
 /// Columns by which commands and outputs are indented.
 const INDENT: &str = "    ";
+
+/// Directories of the source. An installed command has none of them.
+const SOURCE: [&str; 4] = ["crates/", "docs/", "extra/", "tests/"];
 
 /// A document in lines of at most `width` columns. `topics`: documents that the manual has.
 pub(super) fn shown(document: &str, topics: &[&str], width: usize) -> String {
@@ -35,7 +39,22 @@ pub(super) fn shown(document: &str, topics: &[&str], width: usize) -> String {
         }
     }
     page.close();
+    if names_source(&page.out) {
+        page.out.push('\n');
+        page.open = Open::Text(String::new(), IN_SOURCE.to_owned());
+        page.close();
+    }
     page.out
+}
+
+/// The last line of a page that names files of the source.
+const IN_SOURCE: &str =
+    "Paths that begin with `crates/`, `docs/`, `extra/` or `tests/` are in the source of Trommel.";
+
+/// Returns true if a text names a file of the source by its path.
+fn names_source(text: &str) -> bool {
+    text.split(|c: char| c.is_whitespace() || "`(".contains(c))
+        .any(|word| SOURCE.iter().any(|dir| word.starts_with(dir)))
 }
 
 /// The part of a document that goes on in the next line.
@@ -153,6 +172,8 @@ impl Page<'_> {
                 }
             } else if to.starts_with("http") && to != words {
                 out.push_str(&format!("{words} ({to})"));
+            } else if words == document && !topic.is_empty() {
+                out.push_str(&format!("docs/{words}"));
             } else {
                 out.push_str(words);
             }
@@ -235,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_names_files_of_the_source_says_so() {
+        for document in ["See `crates/x.rs`.", "See [design/x.md](design/x.md)."] {
+            assert!(shown(document, &[], 200).ends_with(&format!("\n\n{IN_SOURCE}\n")));
+        }
+        for document in [
+            "See `a/crates/x`.",
+            "Tests/s are few.",
+            "See [design](design/x.md).",
+        ] {
+            assert!(!shown(document, &[], 200).contains(IN_SOURCE));
+        }
+    }
+
+    #[test]
     fn links_name_what_can_be_followed() {
         let page = Page {
             out: String::new(),
@@ -247,6 +282,7 @@ mod tests {
             ("[the *b*](b.md), so", "the *b* (`trommel help b`), so"),
             ("so ([why](b.md#x)).", "so (why: `trommel help b`)."),
             ("[design](design/x.md)", "design"),
+            ("[design/x.md](design/x.md), so", "docs/design/x.md, so"),
             ("[x](https://x.y) [z](z.md)", "x (https://x.y) z"),
             (
                 "<https://x.y> and `a<b>|[c](d.md)`",

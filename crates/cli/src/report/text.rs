@@ -186,13 +186,33 @@ fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()
 }
 
 fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<()> {
-    let run = &profile.run;
     let Style { bold, plain, .. } = style;
     let command = match profile.command.is_empty() {
         true => "(several programs)".to_owned(),
         false => printable(&command_line(&profile.command)),
     };
     writeln!(out, "# {bold}{command}{plain}")?;
+    course(out, profile)?;
+    certainty(out, profile)?;
+    if profile.run.undercount > 0 {
+        writeln!(
+            out,
+            "#             but counts of values may be up to {} too low each, as memory was short",
+            grouped(profile.run.undercount)
+        )?;
+    }
+    if let Some(line) = threads(profile) {
+        writeln!(out, "# threads     {line}")?;
+    }
+    for line in profile.simulated.iter().flat_map(simulate::lines) {
+        writeln!(out, "# simulated   {line}")?;
+    }
+    totals(out, profile)
+}
+
+/// The run's cost and end, and the parts of it that are missing.
+fn course(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+    let run = &profile.run;
     let ended = match run.status {
         None if profile.sum.is_some() => "sums over all runs".into(),
         Some(status) if status >= 0 => format!("exit status {status}"),
@@ -234,51 +254,41 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
             duration(run.wait_time)
         ),
     };
-    writeln!(out, "# lost        {dropped}{waits}")?;
-    match &profile.windows {
-        Some(data) => {
-            windows::heading(out, data)?;
-        }
-        // What was sampled is said of each query.
-        None if is_of_queries(profile) => {
-            let exact = match queries::is_sampled(profile) {
-                false => "none: each message is counted",
-                true => {
-                    "none in messages, which are counted; what they stand for is with each query"
-                }
-            };
-            let spec = &profile.compressor;
-            let (of, error) = match spec == "exact" {
-                true => ("", exact.to_owned()),
-                false => (", of the messages of each queue", error_bounds(spec)),
-            };
-            writeln!(out, "# compressor  {}{of}", printable(spec))?;
-            writeln!(out, "# error       {error}")?;
-        }
-        None => {
-            writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-            writeln!(out, "# counted     {}", profile.counted.words())?;
-            if profile.filter.is_none() {
-                writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
-            }
-            for (name, text) in profile.filter.iter().flat_map(filter::lines) {
-                writeln!(out, "# {name:<11} {text}")?;
-            }
-        }
+    writeln!(out, "# lost        {dropped}{waits}")
+}
+
+/// The way in which counts were taken, and their bounds.
+fn certainty(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+    if let Some(data) = &profile.windows {
+        return windows::heading(out, data);
     }
-    if run.undercount > 0 {
-        writeln!(
-            out,
-            "#             but counts of values may be up to {} too low each, as memory was short",
-            grouped(run.undercount)
-        )?;
+    let spec = &profile.compressor;
+    // What was sampled is said of each query.
+    if is_of_queries(profile) {
+        let exact = match queries::is_sampled(profile) {
+            false => "none: each message is counted",
+            true => "none in messages, which are counted; what they stand for is with each query",
+        };
+        let (of, error) = match spec == "exact" {
+            true => ("", exact.to_owned()),
+            false => (", of the messages of each queue", error_bounds(spec)),
+        };
+        writeln!(out, "# compressor  {}{of}", printable(spec))?;
+        return writeln!(out, "# error       {error}");
     }
-    if let Some(line) = threads(profile) {
-        writeln!(out, "# threads     {line}")?;
+    writeln!(out, "# compressor  {}", printable(spec))?;
+    writeln!(out, "# counted     {}", profile.counted.words())?;
+    if profile.filter.is_none() {
+        writeln!(out, "# error       {}", error_bounds(spec))?;
     }
-    for line in profile.simulated.iter().flat_map(simulate::lines) {
-        writeln!(out, "# simulated   {line}")?;
+    for (name, text) in profile.filter.iter().flat_map(filter::lines) {
+        writeln!(out, "# {name:<11} {text}")?;
     }
+    Ok(())
+}
+
+/// A line for each kind: its events, and their instructions.
+fn totals(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
     for (kind, data) in &profile.kinds {
         let how = match (&profile.windows, &profile.filter) {
             (Some(_), _) => " (estimated)",

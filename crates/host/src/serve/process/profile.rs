@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use nix::unistd::Pid;
 use trommel_profile::simulated::Simulated;
 use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::State;
@@ -106,58 +105,39 @@ impl Process {
     /// Its profile; everything is folded. What it shared is left, for processes that it is just
     /// making.
     pub fn finish(
-        self,
+        mut self,
         compressor: &str,
         kinds: KindSet,
         host: Duration,
     ) -> (Done, Ancestor, Vec<News>) {
-        let started = self.threads();
-        let Self {
-            identity,
-            shared,
-            mut folder,
-            mut served,
-            series,
-            audit,
-            windows,
-            bursts,
-            turns,
-            compiled,
-            scope,
-            ..
-        } = self;
+        let threads = self.threads();
+        let windows = self.account(host);
+        let control = self.shared.control();
+        let audit = self.audit.take();
         let progress = audit.as_ref().and_then(|audit| audit.progress());
         let shares = audit.map(|audit| audit.total());
-        let series = series.map(|mut series| {
-            series.take(identity.pid, shared.control());
+        let series = self.series.take().map(|mut series| {
+            series.take(self.identity.pid, control);
             series.into_samples()
         });
-        let windows = windows.and_then(|mut w| w.take(&shared, host));
-        if let Some(bursts) = &bursts {
-            let account = &bursts.account;
-            folder.correct_bursts(account.correction(), account.factor_error());
-        }
-        let windows = windows.or_else(|| Some(bursts?.account.account(host)));
         let is_sampled = windows.is_some();
-        let folded = folder.finish(&shared, kinds, windows);
-        let met = in_compiled_code(&folded);
-        let control = shared.control();
-        let unobserved = unobserved(std::mem::take(&mut served.unobserved), &shared, self.end);
+        let mut folded = self.folder.finish(&self.shared, kinds, windows);
+        let told = std::mem::take(&mut self.served.unobserved);
+        let unobserved = unobserved(told, &self.shared, self.end);
         if control.window.length.load(Relaxed) != 0 && !is_sampled {
-            served.tell(News::WindowCounts(window_counts(&shared)));
+            let counts = window_counts(&self.shared);
+            self.served.tell(News::WindowCounts(counts));
         }
         if let Some(error) = &folded.stream_error {
-            served.stream_failed = true;
-            let error = error.to_string();
-            served.tell(News::StreamCut {
-                error,
+            self.served.stream_failed = true;
+            self.served.tell(News::StreamCut {
+                error: error.to_string(),
                 goes_on: false,
             });
         }
-        let (began, clock) = self.since;
-        let of_windows = folded.windows.as_ref().map(of_windows);
+        let (started, clock) = self.since;
         let run = Run {
-            started: nanos(began),
+            started: nanos(started),
             wall: clock.elapsed().as_nanos() as u64,
             status: match self.end {
                 End::Ended(status) => status,
@@ -168,78 +148,105 @@ impl Process {
             waits: control.chunks.waits.load(Relaxed),
             wait_time: control.chunks.wait_nanos.load(Relaxed),
             detach: unobserved.iter().map(ToString::to_string).collect(),
-            ..of_windows.unwrap_or_default()
+            ..folded.windows.as_ref().map(of_windows).unwrap_or_default()
         };
         let engine = Engine {
             shares,
             progress,
-            record_bytes: served.bytes,
+            record_bytes: self.served.bytes,
             series: series.unwrap_or_default(),
-            turns,
-            prefetch: folded.prefetch,
+            turns: self.turns,
+            prefetch: folded.prefetch.take(),
             ..Engine::of(control)
         };
-        let threads = Threads {
-            started,
-            each: folded.threads,
-        };
-        shared.pages().family().ended(shared.pages().slot());
-        // Whoever is there still has its write pointer in it, and finds it closed.
-        if matches!(self.end, End::Left | End::Stays) || control.process.spawned.load(Relaxed) != 0
-        {
-            shared.pages().keep();
-        }
-        // Who goes on from its dictionary has no use for its chunks.
-        shared.pages().discard_pool();
-        let done = Done {
-            profile: Profile {
-                origin: Origin {
-                    pid: identity.pid.as_raw() as u32,
-                    parent: identity.parent,
-                    exec: self.end == End::Exec,
-                },
-                command: identity.command.clone(),
-                compressor: match is_sampled {
-                    true => WINDOWS.to_owned(),
-                    false => compressor.to_owned(),
-                },
-                counted: match shared.has_counter_arrays() {
-                    true => Counted::Code,
-                    false => Counted::Service,
-                },
-                modules: folded.modules.list,
-                kinds: folded.kinds,
-                sites: folded.sites,
-                run,
-                threads,
-                windows: folded.windows,
-                queries: folded.queries,
-                samples: None,
-                filter: folded.filter,
-                call_trees: folded.contexts.into_iter().collect(),
-                compiled: compiled.functions(&met),
-                sum: None,
-                simulated: folded
-                    .simulated
-                    .map(|simulated| of_process(simulated, identity.pid)),
-                intervals: folded
-                    .intervals
-                    .map(|intervals| intervals.of_process(identity.pid.as_raw() as u32)),
-                scope,
-                after_calls: folded.after_calls,
-                deliveries: folded.deliveries,
+        leave(&self.shared, self.end);
+        let pid = self.identity.pid.as_raw() as u32;
+        let compiled = self.compiled.functions(&in_compiled_code(&folded));
+        let profile = Profile {
+            origin: Origin {
+                pid,
+                parent: self.identity.parent,
+                exec: self.end == End::Exec,
             },
-            engine,
-            stream_whole: !served.stream_failed,
+            command: self.identity.command.clone(),
+            compressor: match is_sampled {
+                true => WINDOWS.to_owned(),
+                false => compressor.to_owned(),
+            },
+            counted: match self.shared.has_counter_arrays() {
+                true => Counted::Code,
+                false => Counted::Service,
+            },
+            run,
+            compiled,
+            scope: self.scope,
+            ..of_folded(folded, pid, threads)
         };
-        (done, Ancestor { identity, shared }, served.news())
+        let done = Done {
+            profile,
+            engine,
+            stream_whole: !self.served.stream_failed,
+        };
+        let ancestor = Ancestor {
+            identity: self.identity,
+            shared: self.shared,
+        };
+        (done, ancestor, self.served.news())
+    }
+
+    /// Returns the account of its windows or bursts, if it is seen in those.
+    fn account(&mut self, host: Duration) -> Option<trommel_profile::windows::Windows> {
+        let windows = self.windows.take();
+        let windows = windows.and_then(|mut windows| windows.take(&self.shared, host));
+        let bursts = self.bursts.take();
+        if let Some(bursts) = &bursts {
+            let account = &bursts.account;
+            self.folder
+                .correct_bursts(account.correction(), account.factor_error());
+        }
+        windows.or_else(|| Some(bursts?.account.account(host)))
+    }
+}
+
+/// Gives back what an ended process shared, as far as nobody has a use for it.
+fn leave(shared: &Shared, end: End) {
+    let pages = shared.pages();
+    pages.family().ended(pages.slot());
+    // Whoever is there still has its write pointer in it, and finds it closed.
+    let spawned = shared.control().process.spawned.load(Relaxed) != 0;
+    if matches!(end, End::Left | End::Stays) || spawned {
+        pages.keep();
+    }
+    // Who goes on from its dictionary has no use for its chunks.
+    pages.discard_pool();
+}
+
+/// Profile of what was counted in a process that has started so many threads.
+fn of_folded(folded: Folded, pid: u32, threads: u64) -> Profile {
+    Profile {
+        modules: folded.modules.list,
+        kinds: folded.kinds,
+        sites: folded.sites,
+        threads: Threads {
+            started: threads,
+            each: folded.threads,
+        },
+        windows: folded.windows,
+        queries: folded.queries,
+        filter: folded.filter,
+        call_trees: folded.contexts.into_iter().collect(),
+        simulated: folded.simulated.map(|simulated| of_process(simulated, pid)),
+        intervals: folded.intervals.map(|intervals| intervals.of_process(pid)),
+        after_calls: folded.after_calls,
+        deliveries: folded.deliveries,
+        ..Profile::default()
     }
 }
 
 /// Results of simulation with the number of their process.
-fn of_process(mut simulated: Simulated, pid: Pid) -> Simulated {
+fn of_process(mut simulated: Simulated, pid: u32) -> Simulated {
     let lines = simulated.sharing.iter_mut().flat_map(|s| &mut s.lines);
-    lines.for_each(|line| line.process = pid.as_raw() as u32);
+    lines.for_each(|line| line.process = pid);
     simulated
 }
 
