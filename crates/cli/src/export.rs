@@ -80,6 +80,12 @@ fn code(
     (processes, rows, apart): (&[Process], &[Row], bool),
     mut confidence: Confidence,
 ) -> Result<ExitCode> {
+    if args.off_cpu {
+        let name = format.name();
+        bail!(
+            "--off-cpu is for formats of call paths, and {name} is none: use folded or speedscope"
+        );
+    }
     Input::check(profile).map_err(|error| of_file(&args.file, &error))?;
     let exact = confidence.basis() == Basis::Exact;
     check(args, format, profile, exact)?;
@@ -271,7 +277,17 @@ fn paths(
     }
     let files = Files::new();
     let mut symbols = load::symbols(&files, profile);
-    let Some(mut paths) = CallPaths::new(profile, &mut symbols) else {
+    let found = match args.off_cpu {
+        true => CallPaths::of(profile, tree::Basis::Waits, &mut symbols),
+        false => CallPaths::new(profile, &mut symbols),
+    };
+    if args.off_cpu && found.is_none() {
+        bail!(
+            "{}: holds no waits; record them with `trommel record --off-cpu`",
+            args.file.display()
+        );
+    }
+    let Some(mut paths) = found else {
         return Err(of_file(&args.file, &ExportError::NoPaths { format: name }));
     };
     paths.processes = processes;
@@ -289,6 +305,7 @@ fn paths(
         let mut more = match basis {
             tree::Basis::Stacks => "; from sampled stacks",
             tree::Basis::Contexts => "; from exact contexts",
+            tree::Basis::Waits => "; of waits",
         }
         .to_owned();
         if basis == tree::Basis::Contexts {

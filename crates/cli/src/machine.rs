@@ -25,7 +25,7 @@ const RATE: f64 = 997.0;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
-    let stacks = args.events.is_some_and(|events| events.stacks);
+    let stacks = args.off_cpu || args.events.is_some_and(|events| events.stacks);
     check(&args, stacks)?;
     trommel_store::check_destination(&args.output)?;
     if let Some(page) = &args.html {
@@ -49,6 +49,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let options = Options {
         subject,
         stacks,
+        waits: args.off_cpu,
         budget: args.budget.unwrap_or(BUDGET),
         rate: args.rate.or((!of_machine).then_some(RATE)),
         pages: host::stress()?.ring as usize,
@@ -90,10 +91,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 fn check(args: &RecordArgs, stacks: bool) -> Result<()> {
     let way = match (args.all, stacks) {
         (true, _) => "--all",
+        (false, true) if args.off_cpu => "--off-cpu",
         (false, true) => "-e stack",
         (false, false) => "--samples",
     };
-    if args.events.is_some() && !stacks {
+    if args.events.is_some_and(|events| !events.stacks) {
         bail!("{way} counts no events: leave out -e, or say -e stack");
     }
     if args.all {

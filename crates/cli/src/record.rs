@@ -43,7 +43,7 @@ pub(crate) const CHEAP_KINDS: [Kind; 2] = [Kind::Edge, Kind::Call];
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let stacks = args.events.is_some_and(|events| events.stacks);
-    if args.all || args.samples || stacks {
+    if args.all || args.samples || args.off_cpu || stacks {
         return machine::run(args);
     }
     let (planned, args) = plan::of(args)?;

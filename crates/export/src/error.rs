@@ -30,9 +30,9 @@ pub enum ExportError {
         /// The format.
         format: &'static str,
     },
-    /// Exact contexts, in a format of samples.
+    /// Exact contexts or waits, in a format of samples.
     #[error(
-        "{format} holds samples one by one, and the profile's call paths are exact counts; use folded, or record with -e stack"
+        "{format} holds samples one by one, and these call paths are exact counts; use folded, or record with -e stack"
     )]
     NoSamples {
         /// The format.

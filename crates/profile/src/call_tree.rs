@@ -5,9 +5,9 @@
 //!
 //! # Strategy
 //! Paths share their beginnings, so a tree holds them: a node for each frame that was seen under its caller.
-//! Two sources fill it. *Sampled stacks* (`-e stack`) add the time of a sample to its innermost frame. *Exact contexts* (`-e context`)
-//! are counted in generated code: calls and instructions of each function in each of its calling contexts
-//! (Ammons, Ball and Larus, *Exploiting Hardware Performance Counters with Flow and Context Sensitive Profiling*, 1997).
+//! Three sources fill it. *Sampled stacks* (`-e stack`) add the time of a sample to its innermost frame. *Waits* (`--off-cpu`) add the time that
+//! a thread did not run. *Exact contexts* (`-e context`) are counted in generated code: calls and instructions of each function in each of its
+//! calling contexts (Ammons, Ball and Larus, *Exploiting Hardware Performance Counters with Flow and Context Sensitive Profiling*, 1997).
 //! A weight is a node's own. What it is inclusively is a sum over the nodes below it.
 //!
 //! # Invariants
@@ -32,11 +32,35 @@ pub enum Basis {
     Stacks,
     /// Exact counts: `times` counts calls, `own` instructions.
     Contexts,
+    /// Waits of threads: `times` counts waits, `own` nanoseconds in which the thread did not run.
+    Waits,
 }
 
 impl Basis {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Stacks, Self::Contexts];
+    pub const ALL: [Self; 3] = [Self::Stacks, Self::Contexts, Self::Waits];
+
+    /// Returns true if weights are nanoseconds, and frames are as stacks have them: instructions and calls.
+    pub const fn is_time(self) -> bool {
+        !matches!(self, Self::Contexts)
+    }
+
+    /// The unit of own weights, in words.
+    pub const fn unit(self) -> &'static str {
+        match self.is_time() {
+            true => "nanoseconds",
+            false => "instructions",
+        }
+    }
+
+    /// That of which weights have a number, in words.
+    pub const fn times(self) -> &'static str {
+        match self {
+            Self::Stacks => "samples",
+            Self::Contexts => "calls",
+            Self::Waits => "waits",
+        }
+    }
 }
 
 /// A frame: an activation of a function.
@@ -52,7 +76,7 @@ pub struct Frame {
 /// Cost of a frame by itself, without the frames that it called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Weight {
-    /// Samples in it, or calls of it.
+    /// Samples or waits in it, or calls of it.
     pub times: u64,
     /// Nanoseconds or instructions.
     pub own: u64,

@@ -242,6 +242,7 @@ impl Traits {
             let name = |basis: &Basis| match basis {
                 Basis::Stacks => "sampled call paths",
                 Basis::Contexts => "exact call paths",
+                Basis::Waits => "waits",
             };
             let [here, before] = [self, before].map(|side| words(side.paths.iter().map(name)));
             Unlike::Paths { here, before }

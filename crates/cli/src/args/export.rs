@@ -64,6 +64,10 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) infer: bool,
 
+    /// Write waits, not CPU time; for formats of call paths, and a recording with --off-cpu
+    #[arg(long)]
+    pub(crate) off_cpu: bool,
+
     /// List the formats
     #[arg(long)]
     pub(crate) list: bool,

@@ -174,6 +174,13 @@ pub(crate) struct RecordArgs {
     #[arg(long, conflicts_with = "all", help_heading = "Cost")]
     pub(crate) samples: bool,
 
+    /// Record waits too: where threads stop to run, and for how long
+    ///
+    /// With -e stack, which it implies. Needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less. Each wait costs some
+    /// microseconds. See `trommel help stacks`.
+    #[arg(long, conflicts_with = "samples", help_heading = "Cost")]
+    pub(crate) off_cpu: bool,
+
     /// Instructions of a window, from 1 to 60000
     ///
     /// The default suits the budget.

@@ -75,6 +75,7 @@ Examples:
   trommel report --html report.html      one page for a browser
   trommel report --json other.data       everything, for scripts
   trommel report --per-interval m4.data  intervals and phases, recorded with -c")]
+#[command(group = clap::ArgGroup::new("shape").args(["tree", "html"]).multiple(true))]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -90,6 +91,10 @@ pub(crate) struct ReportArgs {
     /// Show call paths, hottest first; needs a recording with -e context or -e stack
     #[arg(long, conflicts_with_all = ["event", "by", "json"])]
     pub(crate) tree: bool,
+
+    /// With --tree or --html: show waits, not CPU time; needs a recording with --off-cpu
+    #[arg(long, requires = "shape")]
+    pub(crate) off_cpu: bool,
 
     /// Show inlined functions on their own, and in call paths below their callers
     ///

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use trommel_code::{Function, Program};
 use trommel_export::CallPaths;
-use trommel_profile::call_tree::{Basis, Cost};
+use trommel_profile::call_tree::Cost;
 use trommel_symbol::demangle;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
@@ -149,7 +149,7 @@ fn of_paths<W: Write>(
     inclusive: &ByName,
 ) -> io::Result<()> {
     let whole = paths.total().own;
-    json.text("unit", unit(paths.tree.basis))?;
+    json.text("unit", paths.tree.basis.unit())?;
     json.number("total", whole)?;
     let mut all: Vec<_> = inclusive.iter().collect();
     let heaviest = |cost: &Cost| Reverse((cost.weight.own, cost.inclusive));
@@ -169,13 +169,6 @@ fn of_paths<W: Write>(
         json.end_object()?;
     }
     json.end_array()
-}
-
-const fn unit(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Stacks => "nanoseconds",
-        Basis::Contexts => "instructions",
-    }
 }
 
 fn base(path: &str) -> String {
@@ -226,15 +219,8 @@ fn tree<W: Write>(json: &mut Json<W>, view: &View<'_>, paths: &CallPaths<'_>) ->
     let [parents, functions, own, times, inlined] = columns;
     json.member_object("paths")?;
     let basis = paths.tree.basis;
-    json.text("unit", unit(basis))?;
-    json.text(
-        "times",
-        if basis == Basis::Stacks {
-            "samples"
-        } else {
-            "calls"
-        },
-    )?;
+    json.text("unit", basis.unit())?;
+    json.text("times", basis.times())?;
     let lost = paths.tree.lost;
     for (name, number) in [
         ("truncated", lost.truncated),

@@ -23,6 +23,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_export::CallPaths;
+use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &ReportArgs, to: &Path) -> Result<ExitCode> {
     exit::survive_file_limit();
     let mut loaded = load::profiles(&args.source.file, &args.source.select)?;
     loaded.only(&args.source.file, &args.pid)?;
-    write(loaded, to)?;
+    write(loaded, to, args.off_cpu)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn of_file(file: &Path, to: &Path) -> Result<()> {
         module: Vec::new(),
         build_id: Vec::new(),
     };
-    write(load::profiles(file, &select)?, to)
+    write(load::profiles(file, &select)?, to, false)
 }
 
 /// Checks that a page can be written there.
@@ -69,13 +71,20 @@ pub(crate) fn check(to: &Path) -> Result<()> {
     Ok(trommel_store::check_destination(to)?)
 }
 
-fn write(loaded: load::Loaded, to: &Path) -> Result<()> {
+/// Writes a page, of waits if it is about time off CPU.
+fn write(loaded: load::Loaded, to: &Path, off_cpu: bool) -> Result<()> {
     check(to)?;
     let (profile, rows, _) = loaded.merge()?;
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();
     let mut symbols = load::symbols(&files, &profile);
-    let paths = trommel_export::CallPaths::new(&profile, &mut symbols);
+    let paths = match off_cpu {
+        true => CallPaths::of(&profile, Basis::Waits, &mut symbols),
+        false => CallPaths::new(&profile, &mut symbols),
+    };
+    if off_cpu && paths.is_none() {
+        bail!("the profile holds no waits; record them with `trommel record --off-cpu`");
+    }
     let mut view = View::new(&profile, symbols, confidence);
     let program = view.program();
     let mut json = Vec::new();

@@ -21,6 +21,7 @@ use super::queries;
 use super::samples;
 use super::stacks;
 use super::view::View;
+use super::waits;
 use super::windows;
 use crate::callers;
 use crate::json::{Json, Named};
@@ -76,6 +77,7 @@ pub(super) fn write(
     queries::json(&mut json, view, top, place)?;
     samples::json(&mut json, view, top, place)?;
     stacks::json(&mut json, view, place)?;
+    waits::json(&mut json, view, place)?;
     contexts::json(&mut json, view)?;
     tables(&mut json, view)?;
     json.end_object()?;

@@ -24,6 +24,7 @@ pub(crate) mod table;
 pub(crate) mod text;
 mod tree;
 pub(crate) mod view;
+mod waits;
 pub(crate) mod windows;
 
 use std::io::Write;
@@ -148,6 +149,7 @@ fn trees(
     let lines = args.top.map_or(tree::LINES, |_| shown.top);
     let all: Vec<_> = Basis::ALL
         .iter()
+        .filter(|basis| !args.off_cpu || **basis == Basis::Waits)
         .filter_map(|basis| match args.inlined {
             true => view.expanded_paths(*basis, shown.program.zip(shown.inlined)),
             false => view.call_paths(*basis),
@@ -155,6 +157,12 @@ fn trees(
         .collect();
     for paths in &all {
         tree::write(out, view, paths, (lines, shown.style))?;
+    }
+    if all.is_empty() && args.off_cpu {
+        bail!(
+            "{}: holds no waits; record them with `trommel record --off-cpu`",
+            args.source.file.display()
+        );
     }
     if all.is_empty() {
         bail!(

@@ -16,6 +16,7 @@ use super::processes::{Row, cut};
 use super::stacks::{self, Inclusive, Key};
 use super::table::{Style, Table, more};
 use super::view::View;
+use super::waits;
 use crate::json::Json;
 use crate::output::{command_line, duration, grouped, percent, printable};
 use crate::shown::{short, shown};
@@ -295,6 +296,9 @@ pub(crate) fn header(
     if let Some(tree) = stacks::sampled(profile) {
         writeln!(out, "# {:<11} {}", "stacks", stacks::line(tree))?;
     }
+    if let Some(tree) = waits::waited(profile) {
+        writeln!(out, "# {:<11} {}", "off-cpu", waits::line(tree))?;
+    }
     writeln!(out, "# limits      {}", view.about_limits())
 }
 
@@ -317,6 +321,7 @@ pub(super) fn tables(
         false => functions(view, samples),
     };
     if total.samples == 0 {
+        waits::table(out, view, top, style)?;
         return Ok(Vec::new());
     }
     for (kernel, heading) in [
@@ -326,6 +331,9 @@ pub(super) fn tables(
         let some: Vec<&Function> = all.iter().filter(|f| f.kernel == kernel).collect();
         if !some.is_empty() {
             table_of_functions(out, view, (heading, &some), &total, top, style)?;
+        }
+        if !kernel {
+            waits::table(out, view, top, style)?;
         }
     }
     if of_processes && rows.iter().filter(|row| row.time.is_some()).count() > 1 {

@@ -29,6 +29,7 @@ use super::samples;
 use super::table::{Style, Table, ended, limits_title};
 use super::text;
 use super::view::{Values, View};
+use super::waits;
 use crate::load;
 use crate::others::{self, Others};
 use crate::output::{self, duration, grouped, printable};
@@ -294,6 +295,9 @@ pub(crate) fn of_machine(
     for (n, (name, text)) in usual.take(2).chain(bad).enumerate() {
         let leaves = if n == 0 { 0 } else { TITLES + 2 };
         room.note(&format!("{name}: {text}"), leaves)?;
+    }
+    if let Some(tree) = waits::waited(&profile) {
+        room.note(&format!("off-cpu: {}", waits::line(tree)), TITLES + 2)?;
     }
     room.table(|out, rows, style| samples::summary(out, &mut view, found, rows, style))
 }

@@ -27,13 +27,15 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let inclusive = paths.inclusive();
     let whole = paths.total().own;
-    let (of, times) = match paths.tree.basis {
-        Basis::Contexts => ("instructions in calling contexts", "calls"),
-        Basis::Stacks => ("of samples with call paths", "samples"),
+    let basis = paths.tree.basis;
+    let of = match basis {
+        Basis::Contexts => "instructions in calling contexts",
+        Basis::Stacks => "of samples with call paths",
+        Basis::Waits => "in which threads waited",
     };
-    let amount = match paths.tree.basis {
-        Basis::Contexts => grouped(whole),
-        Basis::Stacks => duration(whole),
+    let (times, amount) = match basis.is_time() {
+        true => (basis.times(), duration(whole)),
+        false => (basis.times(), grouped(whole)),
     };
     writeln!(out, "# {}: {amount} {of}", style.strong("Call paths"))?;
     writeln!(out, "#  total    self {times:>14}  function")?;
@@ -109,7 +111,9 @@ fn lost(out: &mut impl Write, tree: &CallTree) -> io::Result<()> {
     let lost = tree.lost;
     let truncated = match tree.basis {
         Basis::Contexts => "threads were not counted to their end: more than 64 ran at a time",
-        Basis::Stacks => "stacks were longer than what was looked at, and lack their beginning",
+        Basis::Stacks | Basis::Waits => {
+            "stacks were longer than what was looked at, and lack their beginning"
+        }
     };
     for (number, words) in [
         (

@@ -93,7 +93,7 @@ fn time(whole: &CallPaths<'_>, own: &CallPaths<'_>, sum: u64) -> f64 {
     let total = own.total().own as f64;
     match own.tree.basis {
         Basis::Contexts => whole.profile.run.wall as f64 / MS * total / sum.max(1) as f64,
-        Basis::Stacks => total / MS,
+        Basis::Stacks | Basis::Waits => total / MS,
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use trommel_profile::call_tree::Basis;
 use trommel_symbol::{Symbols, printable};
 
-use super::{CallPaths, PathFormat, unit};
+use super::{CallPaths, PathFormat};
 use crate::error::ExportError;
 
 /// The format.
@@ -26,7 +26,7 @@ pub(super) const FORMAT: PathFormat = PathFormat {
 fn next(file: &str, basis: Basis) -> String {
     format!(
         "inferno-flamegraph --countname {} {file} > flame.svg",
-        unit(basis)
+        basis.unit()
     )
 }
 

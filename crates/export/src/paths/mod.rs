@@ -285,14 +285,6 @@ impl<'p> CallPaths<'p> {
     }
 }
 
-/// The unit of own weights, in words.
-pub(crate) const fn unit(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Stacks => "nanoseconds",
-        Basis::Contexts => "instructions",
-    }
-}
-
 struct Builder<'p> {
     names: Names,
     numbers: HashMap<(ModuleId, Rc<str>), usize>,
@@ -374,7 +366,7 @@ impl Names {
             module,
             file: found.outer_file.clone(),
         }];
-        if basis == Basis::Stacks {
+        if basis.is_time() {
             let inlined = found.inlined.iter().rev();
             frames.extend(inlined.map(|frame| PathFunction {
                 name: Rc::clone(&frame.function),

@@ -37,7 +37,7 @@ fn write(
     symbols: &mut Symbols<'_>,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    if paths.tree.basis == Basis::Contexts {
+    if paths.tree.basis != Basis::Stacks {
         return Err(ExportError::NoSamples {
             format: FORMAT.name,
         });

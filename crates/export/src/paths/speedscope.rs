@@ -92,14 +92,10 @@ fn profile(
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let unit = match paths.tree.basis {
-        Basis::Stacks => "nanoseconds",
+        Basis::Stacks | Basis::Waits => "nanoseconds",
         Basis::Contexts => "none",
     };
-    let name = json!(format!(
-        "{}: {}",
-        printable(name),
-        super::unit(paths.tree.basis)
-    ));
+    let name = json!(format!("{}: {}", printable(name), paths.tree.basis.unit()));
     let end = paths.total().own;
     write!(
         out,

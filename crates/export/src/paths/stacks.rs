@@ -42,6 +42,7 @@ fn write(
     let types = match tree.basis {
         Basis::Stacks => [("samples", "count"), ("cpu", "nanoseconds")],
         Basis::Contexts => [("calls", "count"), ("instructions", "count")],
+        Basis::Waits => [("waits", "count"), ("off-cpu", "nanoseconds")],
     };
     builder.sample_types(&types);
     let mut places = Places {
@@ -63,6 +64,7 @@ fn write(
     let kind = match tree.basis {
         Basis::Stacks => "stack",
         Basis::Contexts => "context",
+        Basis::Waits => "wait",
     };
     for (tree, mut labels) in trees(paths) {
         labels.push(("kind", kind.to_owned()));
@@ -91,7 +93,8 @@ fn write(
     let total = paths.total();
     let period = match tree.basis {
         Basis::Stacks => total.own / total.times.max(1),
-        Basis::Contexts => 1,
+        // Each was counted.
+        Basis::Contexts | Basis::Waits => 1,
     };
     builder.finish((paths.profile, paths.processes), types[1], period)
 }

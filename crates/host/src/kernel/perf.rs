@@ -25,8 +25,10 @@ const PAGES: usize = 1;
 /// Attributes of an event: what it counts and records.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
-    /// Counted time from one overflow to the next.
-    period: Duration,
+    /// The kernel's number of the software event that is counted.
+    event: u64,
+    /// Counted nanoseconds, or events, from one overflow to the next.
+    period: u64,
     /// The members of a record in the ring, if there is one.
     sample: u64,
     flags: u64,
@@ -37,6 +39,8 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    const CPU_CLOCK: u64 = 0;
+    const CONTEXT_SWITCHES: u64 = 3;
     const DISABLED: u64 = 1;
     const INHERIT: u64 = 1 << 1;
     const ENABLE_ON_EXEC: u64 = 1 << 12;
@@ -51,7 +55,8 @@ impl Attributes {
     /// The user time of a thread, up to the next program that it executes.
     const fn of_thread(period: Duration, sample: u64, flags: u64) -> Self {
         Self {
-            period,
+            event: Self::CPU_CLOCK,
+            period: period.as_nanos() as u64,
             sample,
             flags: flags | Self::EXCLUDE_KERNEL | Self::EXCLUDE_HYPERVISOR | Self::REMOVE_ON_EXEC,
             user_registers: 0,
@@ -75,7 +80,8 @@ impl Attributes {
         // Each record has what samples have of process, time and processor.
         const IN_ALL: u64 = 1 << 18;
         Self {
-            period,
+            event: Self::CPU_CLOCK,
+            period: period.as_nanos() as u64,
             sample: Self::SAMPLE_PC
                 | SAMPLE_THREAD
                 | SAMPLE_TIME
@@ -118,6 +124,21 @@ impl Attributes {
             0 => all,
             bytes => all.with_stacks(bytes),
         }
+    }
+
+    /// The same, of each moment in which a thread gives up its processor, with so many bytes of the stack, and with records of each change
+    /// from one thread to another. The callers in the kernel are left out.
+    #[must_use]
+    pub const fn of_waits(self, stack: u32) -> Self {
+        const REPORTS: u64 = 1 << 8 | 1 << 23 | 1 << 9 | 1 << 24 | 1 << 13;
+        const NO_KERNEL_CHAIN: u64 = 1 << 21;
+        const SWITCHES: u64 = 1 << 26;
+        let mut all = self.with_stacks(stack);
+        all.event = Self::CONTEXT_SWITCHES;
+        all.period = 1;
+        // The clocks report what processes do.
+        all.flags = all.flags & !REPORTS | NO_KERNEL_CHAIN | SWITCHES;
+        all
     }
 
     /// Returns true if samples have stacks.
@@ -225,14 +246,13 @@ impl Clock {
     fn open(wanted: &Attributes, tid: i32, cpu: i32) -> io::Result<Self> {
         const BYTES: usize = 128;
         const TYPE_SOFTWARE: u64 = 1;
-        const CPU_CLOCK: u64 = 0;
         const CLOEXEC: u64 = 8;
         // struct perf_event_attr: type and size, config, period, sample type, read format, flags; the registers of the
         // program, how much of its stack and which clock, and the registers at the interrupt.
         let mut attributes = [0_u64; BYTES / 8];
         attributes[0] = TYPE_SOFTWARE | (BYTES as u64) << 32;
-        attributes[1] = CPU_CLOCK;
-        attributes[2] = wanted.period.as_nanos() as u64;
+        attributes[1] = wanted.event;
+        attributes[2] = wanted.period;
         attributes[3] = wanted.sample;
         attributes[5] = wanted.flags;
         attributes[10] = wanted.user_registers;

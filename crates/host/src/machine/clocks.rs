@@ -5,6 +5,7 @@
 //! it makes. The kernel gives an inherited clock a ring only on one processor, so there is one for each processor. A program that is started
 //! inherits the clocks of the thread that starts it, where they never run: they begin with its first instruction. The threads
 //! of a process that runs already get clocks of their own.
+//! Waits come from events of the same threads, which have a second ring on each processor.
 //!
 //! # Invariants
 //! * A processor has one ring, whatever number of clocks write to it.
@@ -27,12 +28,16 @@ const PAGES: usize = 128;
 /// Pages of all rings together, where the kernel allows as many.
 const MOST_PAGES: usize = 8192;
 const LEAST_PAGES: usize = 32;
+/// Bytes of the stack in a record of a wait: the kernel writes as many into the ring, however deep the stack is.
+const STACK_OF_WAIT: u32 = 16 << 10;
 /// Bytes of a sample's record, without a stack.
 const RECORD: usize = 192;
 
-/// Samples of a processor.
+/// Samples of a processor, or waits there.
 pub(super) struct Source {
     pub(super) cpu: u32,
+    /// It reports waits.
+    pub(super) waits: bool,
     /// The first has the ring.
     clocks: Vec<Clock>,
     pub(super) ring: Ring,
@@ -47,7 +52,11 @@ impl Source {
         self.clocks.iter().for_each(Clock::disable);
     }
 
+    /// Changes the time from one sample to the next. Waits are reported each.
     pub(super) fn set_period(&self, period: Duration) {
+        if self.waits {
+            return;
+        }
         self.clocks
             .iter()
             .for_each(|clock| clock.set_period(period));
@@ -62,36 +71,52 @@ pub(super) struct Clocks {
     pub(super) room: usize,
     /// Samples have stacks.
     pub(super) stacks: bool,
+    /// Waits are recorded too.
+    pub(super) waits: bool,
     /// The kernel's time counts.
     pub(super) kernel: bool,
 }
 
-/// Opens clocks that do nothing yet. `stack`: bytes of the stack in a sample; 0: none. `pages`: of each ring; 0: as many as usual.
+/// Opens clocks that do nothing yet. `stack`: bytes of the stack in a sample; 0: none. `waits`: waits are recorded too. `pages`: of each ring;
+/// 0: as many as usual.
 pub(super) fn open(
     subject: Subject,
     period: Duration,
-    stack: u32,
+    (stack, waits): (u32, bool),
     pages: usize,
 ) -> Result<Clocks, MachineError> {
     let kernel = sees_kernel(subject)?;
+    if waits && !kernel {
+        return Err(MachineError::NoWaits);
+    }
     let attributes = attributes(subject, period, stack, kernel);
+    let both = [
+        Some(attributes),
+        waits.then_some(attributes.of_waits(STACK_OF_WAIT)),
+    ];
     let processors = processors();
+    let rings_wanted = processors.len() * both.iter().flatten().count();
     let most = match (pages, stack) {
         (0, 0) => PAGES,
-        (0, _) => (MOST_PAGES / processors.len().max(1)).clamp(PAGES, MOST_PAGES / 8),
+        // Nobody knows how many waits come.
+        (0, _) => {
+            let most = if waits {
+                MOST_PAGES / 4
+            } else {
+                MOST_PAGES / 8
+            };
+            (MOST_PAGES / rings_wanted.max(1)).clamp(PAGES, most)
+        }
         (pages, _) => pages,
     };
     let mut of_processors = Vec::new();
-    for cpu in processors {
-        let clocks = match subject {
-            Subject::Machine => of_processor(&attributes, cpu)?,
-            Subject::Program => of_thread(&attributes, 0, cpu, subject)?
-                .into_iter()
-                .collect(),
-            Subject::Process(pid) => of_process(&attributes, pid, cpu)?,
-        };
-        if !clocks.is_empty() {
-            of_processors.push((cpu, clocks));
+    for (waits, attributes) in [false, true].into_iter().zip(both) {
+        let Some(attributes) = attributes else { break };
+        for cpu in &processors {
+            let clocks = of_subject(&attributes, *cpu, subject)?;
+            if !clocks.is_empty() {
+                of_processors.push(((*cpu, waits), clocks));
+            }
         }
     }
     if of_processors.is_empty() {
@@ -103,13 +128,34 @@ pub(super) fn open(
     Ok(Clocks {
         subject,
         sources: sources
-            .map(|((cpu, clocks), ring)| Source { cpu, clocks, ring })
+            .map(|(((cpu, waits), clocks), ring)| Source {
+                cpu,
+                waits,
+                clocks,
+                ring,
+            })
             .collect(),
         room: (pages * PAGE / 2 / (RECORD + 2 * stack.min(1) as usize * RECORD + stack as usize))
             .max(1),
         stacks: stack > 0,
+        waits,
         kernel,
     })
+}
+
+/// The events of a subject on a processor; none where that was taken away, or the process is gone.
+fn of_subject(
+    attributes: &Attributes,
+    cpu: u32,
+    subject: Subject,
+) -> Result<Vec<Clock>, MachineError> {
+    match subject {
+        Subject::Machine => of_processor(attributes, cpu),
+        Subject::Program => Ok(of_thread(attributes, 0, cpu, subject)?
+            .into_iter()
+            .collect()),
+        Subject::Process(pid) => of_process(attributes, pid, cpu),
+    }
 }
 
 /// Attributes of the clocks.
@@ -196,9 +242,9 @@ fn more_descriptors() {
     }
 }
 
-/// A ring for each processor, of so many pages or, unless that is what is wanted, fewer.
+/// A ring for each processor and kind of events, of so many pages or, unless that is what is wanted, fewer.
 fn rings(
-    of_processors: &[(u32, Vec<Clock>)],
+    of_processors: &[((u32, bool), Vec<Clock>)],
     most: usize,
     exactly: bool,
 ) -> Result<(Vec<Ring>, usize), MachineError> {

@@ -37,6 +37,7 @@ mod processors;
 mod running;
 mod session;
 mod stacks;
+mod waits;
 
 use std::ffi::OsString;
 use std::fs;
@@ -84,6 +85,8 @@ pub struct Options {
     pub subject: Subject,
     /// Samples have call paths.
     pub stacks: bool,
+    /// Waits of threads are recorded too, which needs `stacks`.
+    pub waits: bool,
     /// Budget in percent of all processors' time, where no rate is given.
     pub budget: f64,
     /// Samples in a second of each processor.
@@ -113,6 +116,11 @@ pub enum MachineError {
         "the kernel gives no memory for samples: {0}; raise `sysctl kernel.perf_event_mlock_kb`, or record as root"
     )]
     Memory(io::Error),
+    /// The kernel does not report waits of threads.
+    #[error(
+        "the kernel does not report waits: --off-cpu needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less (sysctl kernel.perf_event_paranoid=1)"
+    )]
+    NoWaits,
     /// The program cannot be started.
     #[error("{program}: cannot be started: {source}")]
     NotStarted {
@@ -192,7 +200,7 @@ fn record_in_pieces(
     let clocks = clocks::open(
         options.subject,
         Duration::from_nanos(period),
-        stack,
+        (stack, options.waits),
         options.pages,
     )?;
     let mut session = Session::new(clocks, control, (toll, period), random);

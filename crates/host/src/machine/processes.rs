@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
-use trommel_profile::call_tree::{CallTree, Frame, Weight};
+use trommel_profile::call_tree::{Basis, CallTree, Frame, Weight};
 use trommel_profile::samples::{Function, Samples, Thread};
 use trommel_profile::{Origin, Profile};
 use trommel_queue::dict::TargetPc;
@@ -73,6 +73,7 @@ pub(super) struct Process {
     entered: FxHashMap<u64, Draws>,
     threads: FxHashMap<u32, (Vec<u8>, Draws)>,
     paths: CallTree,
+    waits: CallTree,
     /// By address, and whether a call has returned there.
     codes: FxHashMap<(u64, bool), Rc<Code>>,
     looked: Option<Instant>,
@@ -230,6 +231,34 @@ impl Process {
 
     /// The path of a sample: its frames in the kernel, of which nobody but its caller knows, and the program's.
     fn path(&mut self, sample: &Sample, kernel: Vec<Place>, weight: f64, shared: &mut Shared) {
+        let path = self.followed(sample, kernel, shared);
+        let weight = Weight {
+            times: 1,
+            own: weight as u64,
+        };
+        add(&mut self.paths, &path, weight);
+    }
+
+    /// The path on which a thread of a program stops; `None`: a thread of the kernel's.
+    pub(super) fn stops(&mut self, sample: &Sample, shared: &mut Shared) -> Option<Path> {
+        sample.user?;
+        self.asked();
+        Some(self.followed(sample, Vec::new(), shared))
+    }
+
+    /// A thread has waited at the end of a path, or goes on to.
+    pub(super) fn waited(&mut self, path: &Path, weight: Weight) {
+        if weight.times == 0 {
+            // What is not whole was told before.
+            let lost = self.waits.lost;
+            add(&mut self.waits, path, weight);
+            self.waits.lost = lost;
+            return;
+        }
+        add(&mut self.waits, path, weight);
+    }
+
+    fn followed(&mut self, sample: &Sample, kernel: Vec<Place>, shared: &mut Shared) -> Path {
         let mut path = match &sample.stack {
             Some(stack) => walk(stack, |at, returned| self.code(at, returned, shared)),
             // The kernel's own threads.
@@ -248,18 +277,7 @@ impl Process {
             }
         };
         path.frames.splice(0..0, kernel);
-        let frames = path.frames.iter().rev().map(|at| Frame {
-            at: *at,
-            call: None,
-        });
-        let weight = Weight {
-            times: 1,
-            own: weight as u64,
-        };
-        if !self.paths.add_stack(frames, weight) {
-            path.lost.folded += 1;
-        }
-        self.paths.lost.add(path.lost);
+        path
     }
 
     /// The name of its first thread.
@@ -391,7 +409,8 @@ impl Process {
             return Vec::new();
         };
         let sampled = self.found.keys().map(|word| Place::from_word(*word));
-        let paths = self.paths.nodes().iter().map(|node| node.frame.at);
+        let nodes = self.paths.nodes().iter().chain(self.waits.nodes());
+        let paths = nodes.map(|node| node.frame.at);
         let met = sampled.chain(paths);
         let met = met.filter(|place| place.module() == ModuleId::ANON);
         let met: BTreeSet<u64> = met.map(|place| place.vaddr().0).collect();
@@ -423,7 +442,7 @@ impl Process {
 
     /// Returns its profile so far, if a sample found it. Its counts begin anew.
     pub(super) fn taken(&mut self, kernel_build_id: &[u8]) -> Option<Profile> {
-        if self.found.is_empty() {
+        if self.is_unseen() {
             return None;
         }
         // Numbers of modules, and what depends on them, belong to a profile.
@@ -434,9 +453,14 @@ impl Process {
         std::mem::replace(self, goes_on).profile(false, kernel_build_id)
     }
 
-    /// Returns its profile, if a sample found it. `exec`: it goes on as another program.
+    /// Returns true if neither a sample nor a wait has found it.
+    fn is_unseen(&self) -> bool {
+        self.found.is_empty() && self.waits.nodes().is_empty()
+    }
+
+    /// Returns its profile, if a sample or a wait found it. `exec`: it goes on as another program.
     pub(super) fn profile(mut self, exec: bool, kernel_build_id: &[u8]) -> Option<Profile> {
-        if self.found.is_empty() {
+        if self.is_unseen() {
             return None;
         }
         let compiled = self.functions();
@@ -455,6 +479,9 @@ impl Process {
             let sampled = draws.sampled();
             (tid, Thread { name, sampled })
         });
+        self.waits.basis = Basis::Waits;
+        let trees = [self.paths, self.waits].into_iter();
+        let trees = trees.filter(|tree| !tree.nodes().is_empty());
         Some(Profile {
             origin: Origin {
                 pid: self.pid,
@@ -465,10 +492,7 @@ impl Process {
             compressor: "samples".into(),
             modules,
             compiled,
-            call_trees: match self.paths.nodes().is_empty() {
-                true => Vec::new(),
-                false => vec![self.paths],
-            },
+            call_trees: trees.collect(),
             samples: Some(Samples {
                 machine: None,
                 places: places.collect(),
@@ -480,6 +504,18 @@ impl Process {
             ..Profile::default()
         })
     }
+}
+
+/// Adds a path to a tree, and what it lacks.
+fn add(tree: &mut CallTree, path: &Path, weight: Weight) {
+    let frames = path.frames.iter().rev().map(|at| Frame {
+        at: *at,
+        call: None,
+    });
+    if !tree.add_stack(frames, weight) {
+        tree.lost.folded += 1;
+    }
+    tree.lost.add(path.lost);
 }
 
 /// Mappings with code, of what `/proc/PID/maps` says.

@@ -32,6 +32,7 @@ use super::operands;
 use super::permission::{CORE, read_kernel};
 use super::processes::{Process, Shared};
 use super::running::Running;
+use super::waits::Waits;
 use super::{Every, Subject};
 use crate::channel::modules::Images;
 use crate::kernel::interrupt::Guard;
@@ -62,6 +63,12 @@ pub(super) fn period(rate: f64, random: &mut SplitMix64) -> u64 {
     (1e9 / rate.max(0.1) * part) as u64
 }
 
+/// A record, and whether it is from the ring of waits.
+struct Held {
+    record: Record,
+    waits: bool,
+}
+
 /// A recording while it goes on.
 pub(super) struct Session {
     subject: Subject,
@@ -78,7 +85,7 @@ pub(super) struct Session {
     taken: u64,
     /// Periods with the times from which on they hold; the last two are of use.
     periods: Vec<(u64, u64)>,
-    held: Vec<Record>,
+    held: Vec<Held>,
     bytes: Vec<u8>,
     machine: Machine,
     of_processors: BTreeMap<u32, Draws>,
@@ -90,6 +97,8 @@ pub(super) struct Session {
     met: HashMap<u64, Function>,
     shared: Shared,
     running: Running,
+    /// Threads that wait, if waits are recorded.
+    waits: Option<Waits>,
     ended: Ended,
 }
 
@@ -105,6 +114,7 @@ impl Session {
             sources,
             room,
             stacks,
+            waits,
             kernel,
         } = clocks;
         let operands = subject == Subject::Machine;
@@ -166,6 +176,7 @@ impl Session {
                 likely: Rc::new(Rule::frame_pointer()),
             },
             running: Running::default(),
+            waits: waits.then(Waits::default),
             ended: Ended::default(),
         }
     }
@@ -208,7 +219,12 @@ impl Session {
         loop {
             let left = duration.map(|all| all.saturating_sub(self.began.elapsed()));
             let full = Duration::from_secs_f64(self.room as f64 / self.control.rate().max(1.0));
-            let pause = OFTEN.min(full).min(left.unwrap_or(OFTEN));
+            let often = match self.waits {
+                // Nobody knows how many come.
+                Some(_) => OFTEN / 10,
+                None => OFTEN,
+            };
+            let pause = often.min(full).min(left.unwrap_or(often));
             let is_gone = wait(watched.as_ref(), pause);
             self.read(false);
             if let Some(child) = &mut child {
@@ -260,21 +276,26 @@ impl Session {
         for source in &self.sources {
             self.bytes.clear();
             source.ring.take(&mut self.bytes);
-            self.held.extend(match self.shared.stacks {
+            let records = match self.shared.stacks {
                 true => Records::with_stacks(&self.bytes),
                 false => Records::new(&self.bytes),
-            });
+            };
+            let waits = source.waits;
+            self.held
+                .extend(records.map(|record| Held { record, waits }));
         }
         // In this order on one processor, and by their times on several.
-        self.held.sort_by_key(|record| record.time);
+        self.held.sort_by_key(|held| held.record.time);
         let settled = match all {
             true => u64::MAX,
             false => began.saturating_sub(SETTLED.as_nanos() as u64),
         };
-        let count = self.held.partition_point(|record| record.time <= settled);
+        let count = self
+            .held
+            .partition_point(|held| held.record.time <= settled);
         let mut held = std::mem::take(&mut self.held);
         let rest = held.split_off(count);
-        held.into_iter().for_each(|record| self.record(record));
+        held.into_iter().for_each(|held| self.record(held));
         self.held = rest;
         for process in self.running.read() {
             self.keep(process, false);
@@ -283,9 +304,15 @@ impl Session {
         self.periods.drain(..of_use.saturating_sub(1));
     }
 
-    fn record(&mut self, record: Record) {
+    fn record(&mut self, Held { record, waits }: Held) {
         match record.what {
+            What::Sample(sample) if waits => self.stops(&sample),
             What::Sample(sample) => self.sample(&sample),
+            What::Switch {
+                tid,
+                out,
+                preempted,
+            } => self.switch(tid, record.time, (out, preempted)),
             What::Map(map) => self.running.process(map.pid).maps(map),
             What::Name {
                 pid,
@@ -298,6 +325,7 @@ impl Session {
                     true => {
                         let before = process.executes(name);
                         self.keep(before, true);
+                        self.forget(pid, None);
                     }
                     false => process.named(tid, name),
                 }
@@ -308,11 +336,16 @@ impl Session {
                     self.keep(before, false);
                 }
             }
-            // Should other threads go on for long, they are another process of the recording.
-            What::Exit { pid, tid } if pid == tid => self.running.ends(pid),
+            What::Exit { pid, tid } => {
+                self.forget(pid, Some(tid));
+                // Should other threads go on for long, they are another process of the recording.
+                if pid == tid {
+                    self.running.ends(pid);
+                }
+            }
             What::Lost(records) => self.machine.lost += records,
             What::Throttled => self.machine.throttled += 1,
-            What::Fork { .. } | What::Exit { .. } | What::Other => {}
+            What::Fork { .. } | What::Other => {}
         }
     }
 
@@ -340,6 +373,35 @@ impl Session {
         let (decoded, known) = process.in_program(sample, weight, &mut self.shared);
         self.machine.decoded += u64::from(decoded);
         self.machine.unknown += u64::from(!known);
+    }
+
+    /// A thread is about to give up its processor.
+    fn stops(&mut self, sample: &Sample) {
+        let process = self.running.process(sample.pid);
+        if let (Some(waits), Some(path)) =
+            (&mut self.waits, process.stops(sample, &mut self.shared))
+        {
+            waits.stops(sample.pid, sample.tid, path);
+        }
+    }
+
+    /// A thread has given up its processor, or has got one.
+    fn switch(&mut self, tid: u32, time: u64, (out, preempted): (bool, bool)) {
+        let Some(waits) = &mut self.waits else { return };
+        if out {
+            return waits.gone(tid, time, preempted);
+        }
+        if let Some(wait) = waits.back(tid, time) {
+            self.running
+                .process(wait.pid)
+                .waited(&wait.path, wait.weight);
+        }
+    }
+
+    fn forget(&mut self, pid: u32, tid: Option<u32>) {
+        if let Some(waits) = &mut self.waits {
+            waits.forget(pid, tid);
+        }
     }
 
     fn in_kernel(&mut self, sample: &Sample, weight: f64) {
@@ -397,6 +459,14 @@ impl Session {
 
     /// Returns the profiles since the last time, that of the machine first. What runs goes on.
     fn take(&mut self) -> Vec<Profile> {
+        if let Some(waits) = &mut self.waits {
+            self.machine.lost += std::mem::take(&mut waits.lost);
+            for wait in waits.so_far(now()) {
+                self.running
+                    .process(wait.pid)
+                    .waited(&wait.path, wait.weight);
+            }
+        }
         let (taken, nobody) = self.running.taken(&self.build_id);
         taken
             .into_iter()

@@ -35,7 +35,7 @@ pub(super) struct Code {
 }
 
 /// A path, innermost frame first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     pub(super) frames: Vec<Place>,
     /// One of these is 1 where the path is not whole.

@@ -16,6 +16,7 @@ mod kind {
     pub(super) const SAMPLE: u32 = 9;
     pub(super) const MMAP2: u32 = 10;
     pub(super) const LOST_SAMPLES: u32 = 13;
+    pub(super) const SWITCH: u32 = 14;
 }
 
 const HEADER: usize = 8;
@@ -25,6 +26,9 @@ const MODE_KERNEL: u16 = 1;
 const MODE_USER: u16 = 2;
 /// The flag of a name that a process has by executing a program.
 const BY_EXEC: u16 = 1 << 13;
+/// The flag of a thread that gives up its processor, and that of one which could have run on.
+const SWITCHED_OUT: u16 = 1 << 13;
+const PREEMPTED: u16 = 1 << 14;
 /// Members at the end of what is no sample: process and thread, time, CPU.
 const TRAILER: usize = 24;
 /// Registers of a sample.
@@ -136,6 +140,15 @@ pub enum What {
         /// The thread.
         tid: u32,
     },
+    /// A thread has got a processor, or has given it up.
+    Switch {
+        /// The thread.
+        tid: u32,
+        /// It was given up.
+        out: bool,
+        /// The thread could have run on.
+        preempted: bool,
+    },
     /// So many records were lost: they had no room.
     Lost(u64),
     /// The kernel has stopped the clock for the rest of a tick, as samples came too often.
@@ -245,7 +258,7 @@ fn record(kind: u32, flags: u16, body: &[u8], stacks: bool) -> Option<Record> {
     }
     let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
     let mut trailer = Members(trailer);
-    trailer.word()?;
+    let (_, of_thread) = trailer.two()?;
     let time = trailer.word()?;
     let mut members = Members(body);
     let what = match kind {
@@ -255,6 +268,11 @@ fn record(kind: u32, flags: u16, body: &[u8], stacks: bool) -> Option<Record> {
         }
         kind::LOST_SAMPLES => What::Lost(members.word()?),
         kind::THROTTLE => What::Throttled,
+        kind::SWITCH => What::Switch {
+            tid: of_thread,
+            out: flags & SWITCHED_OUT != 0,
+            preempted: flags & PREEMPTED != 0,
+        },
         kind::COMM => {
             let (pid, tid) = members.two()?;
             What::Name {

@@ -1,0 +1,188 @@
+//! Waits of threads (`record --off-cpu`): where they stop, for how long, and in which function.
+//!
+//! A thread stops in a system call, which the C library makes. People look for the place in their own code that led there, so a row is of
+//! that place ([`Row::at`]) and of the function that stopped.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use trommel_profile::Profile;
+use trommel_profile::call_tree::{Basis, CallTree, NodeId, Weight};
+use trommel_tuple::Place;
+
+use super::table::{Style, Table, more};
+use super::tree;
+use super::view::View;
+use crate::json::Json;
+use crate::output::{duration, grouped, percent};
+
+/// Waits with the same beginning.
+struct Row {
+    /// The call, or instruction, in the code that the thread is of.
+    at: Place,
+    /// The function that stopped.
+    stopped: Place,
+    weight: Weight,
+}
+
+/// The tree of waits, if they were recorded and there were some.
+pub(super) fn waited(profile: &Profile) -> Option<&CallTree> {
+    profile.call_tree(Basis::Waits)
+}
+
+/// The sum of all waits.
+fn total(tree: &CallTree) -> Weight {
+    let mut all = Weight::default();
+    tree.nodes().iter().for_each(|node| all.add(node.weight));
+    all
+}
+
+/// The line of a header.
+pub(super) fn line(tree: &CallTree) -> String {
+    let Weight { times, own } = total(tree);
+    let lost = tree.lost;
+    let part = match lost.truncated.saturating_add(lost.broken) {
+        0 => String::new(),
+        some => format!(
+            "; {} paths ({:.2} %) are not whole",
+            grouped(some),
+            percent(some, times)
+        ),
+    };
+    format!(
+        "{} in {} waits of all threads{part}",
+        duration(own),
+        grouped(times)
+    )
+}
+
+/// The place of a path that its reader knows: the innermost in the module that its thread began in. Where the function that stopped is in
+/// that module too, it is that one's.
+fn of_thread(tree: &CallTree, node: NodeId) -> Place {
+    let mut frames = tree.path(node).map(|frame| frame.at);
+    let Some(stopped) = frames.next() else {
+        return Place::default();
+    };
+    let others: Vec<Place> = frames
+        .filter(|at| at.module() != stopped.module())
+        .collect();
+    let began = others.last().map(|at| at.module());
+    let own = others.iter().find(|at| Some(at.module()) == began);
+    own.copied().unwrap_or(stopped)
+}
+
+/// Rows, longest first.
+fn rows(view: &mut View<'_>, tree: &CallTree) -> Vec<Row> {
+    let mut all: BTreeMap<(Place, Option<String>), Row> = BTreeMap::new();
+    for (number, node) in tree.nodes().iter().enumerate() {
+        if node.weight == Weight::default() {
+            continue;
+        }
+        let at = of_thread(tree, NodeId(number as u32));
+        let stopped = node.frame.at;
+        let row = all.entry((at, view.of_function(stopped)));
+        let row = row.or_insert(Row {
+            at,
+            stopped,
+            weight: Weight::default(),
+        });
+        row.weight.add(node.weight);
+    }
+    let mut all: Vec<Row> = all.into_values().collect();
+    all.sort_by_key(|row| (Reverse(row.weight.own), row.at));
+    all
+}
+
+/// Writes the table, if there were waits.
+pub(super) fn table(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let Some(tree) = waited(view.profile) else {
+        return Ok(());
+    };
+    let sum = total(tree);
+    writeln!(
+        out,
+        "\n# {}: {} in {} waits of all threads, from when each stopped until it ran again",
+        style.strong("Off-CPU"),
+        duration(sum.own),
+        grouped(sum.times)
+    )?;
+    let all = rows(view, tree);
+    let mut table = Table::new([
+        "waited", "%", "waits", "average", "at", "in", "source", "module",
+    ]);
+    for row in all.iter().take(top) {
+        let Weight { times, own } = row.weight;
+        table.row([
+            duration(own),
+            format!("{:.2}%", percent(own, sum.own)),
+            grouped(times),
+            duration(own / times.max(1)),
+            view.name(row.at),
+            match view.of_function(row.stopped) {
+                Some(name) => view.shortened(&name),
+                None => view.name(row.stopped),
+            },
+            view.source(row.at),
+            view.module(row.at),
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, all.len(), top)
+}
+
+/// The member `waits` of a report.
+pub(super) fn json<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(tree) = waited(view.profile) else {
+        return Ok(());
+    };
+    let tree = tree.in_order();
+    json.member_object("waits")?;
+    json.number("truncated", tree.lost.truncated)?;
+    json.number("broken", tree.lost.broken)?;
+    tree::nodes(json, &tree, ["waits", "time", "inclusive"], |json, node| {
+        place(json, view, "at", node.frame.at)
+    })?;
+    json.end_object()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_profile::call_tree::Frame;
+    use trommel_tuple::{ModuleId, Vaddr};
+
+    fn of(path: &[(u16, u64)]) -> (u16, u64) {
+        let mut tree = CallTree::new(Basis::Waits);
+        let frames = path.iter().map(|(module, at)| Frame {
+            at: Place::new(ModuleId(*module), Vaddr(*at)),
+            call: None,
+        });
+        let weight = Weight { times: 1, own: 1 };
+        assert!(tree.add_stack(frames, weight));
+        let at = of_thread(&tree, NodeId(path.len() as u32 - 1));
+        (at.module().0, at.vaddr().0)
+    }
+
+    #[test]
+    fn a_wait_is_shown_where_its_thread_s_own_code_led_there() {
+        const PROGRAM: u16 = 1;
+        const C: u16 = 2;
+        const LIBRARY: u16 = 3;
+        // The C library starts threads, and stops them.
+        let path = [(C, 1), (PROGRAM, 2), (PROGRAM, 3), (LIBRARY, 4), (C, 5)];
+        assert_eq!(of(&path), (PROGRAM, 3));
+        // A static program; a path that breaks at once.
+        assert_eq!(of(&[(PROGRAM, 2), (PROGRAM, 3)]), (PROGRAM, 3));
+        assert_eq!(of(&[(C, 5)]), (C, 5));
+    }
+}
