@@ -278,7 +278,7 @@ fn paths(
     let files = Files::new();
     let mut symbols = load::symbols(&files, profile);
     let found = match args.off_cpu {
-        true => CallPaths::of(profile, tree::Basis::Waits, &mut symbols),
+        true => CallPaths::off_cpu(profile, &mut symbols),
         false => CallPaths::new(profile, &mut symbols),
     };
     if args.off_cpu && found.is_none() {
@@ -306,6 +306,7 @@ fn paths(
             tree::Basis::Stacks => "; from sampled stacks",
             tree::Basis::Contexts => "; from exact contexts",
             tree::Basis::Waits => "; of waits",
+            tree::Basis::WaitSamples => "; of sampled waits",
         }
         .to_owned();
         if basis == tree::Basis::Contexts {

@@ -32,13 +32,18 @@ pub enum Basis {
     Stacks,
     /// Exact counts: `times` counts calls, `own` instructions.
     Contexts,
-    /// Waits of threads: `times` counts waits, `own` nanoseconds in which the thread did not run.
+    /// Waits of threads, each of them: `times` counts waits, `own` nanoseconds in which the thread did not run.
     Waits,
+    /// Threads that were found waiting: `times` counts how often, `own` the nanoseconds that this stands for.
+    WaitSamples,
 }
 
 impl Basis {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Stacks, Self::Contexts, Self::Waits];
+    pub const ALL: [Self; 4] = [Self::Stacks, Self::Contexts, Self::Waits, Self::WaitSamples];
+
+    /// Those of time in which threads did not run.
+    pub const OFF_CPU: [Self; 2] = [Self::Waits, Self::WaitSamples];
 
     /// Returns true if weights are nanoseconds, and frames are as stacks have them: instructions and calls.
     pub const fn is_time(self) -> bool {
@@ -56,7 +61,7 @@ impl Basis {
     /// That of which weights have a number, in words.
     pub const fn times(self) -> &'static str {
         match self {
-            Self::Stacks => "samples",
+            Self::Stacks | Self::WaitSamples => "samples",
             Self::Contexts => "calls",
             Self::Waits => "waits",
         }

@@ -243,6 +243,7 @@ impl Traits {
                 Basis::Stacks => "sampled call paths",
                 Basis::Contexts => "exact call paths",
                 Basis::Waits => "waits",
+                Basis::WaitSamples => "sampled waits",
             };
             let [here, before] = [self, before].map(|side| words(side.paths.iter().map(name)));
             Unlike::Paths { here, before }

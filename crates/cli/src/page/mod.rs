@@ -24,7 +24,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trommel_export::CallPaths;
-use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::Files;
 
@@ -79,7 +78,7 @@ fn write(loaded: load::Loaded, to: &Path, off_cpu: bool) -> Result<()> {
     let files = Files::new();
     let mut symbols = load::symbols(&files, &profile);
     let paths = match off_cpu {
-        true => CallPaths::of(&profile, Basis::Waits, &mut symbols),
+        true => CallPaths::off_cpu(&profile, &mut symbols),
         false => CallPaths::new(&profile, &mut symbols),
     };
     if off_cpu && paths.is_none() {

@@ -149,7 +149,7 @@ fn trees(
     let lines = args.top.map_or(tree::LINES, |_| shown.top);
     let all: Vec<_> = Basis::ALL
         .iter()
-        .filter(|basis| !args.off_cpu || **basis == Basis::Waits)
+        .filter(|basis| !args.off_cpu || Basis::OFF_CPU.contains(basis))
         .filter_map(|basis| match args.inlined {
             true => view.expanded_paths(*basis, shown.program.zip(shown.inlined)),
             false => view.call_paths(*basis),

@@ -32,6 +32,7 @@ pub(super) fn write(
         Basis::Contexts => "instructions in calling contexts",
         Basis::Stacks => "of samples with call paths",
         Basis::Waits => "in which threads waited",
+        Basis::WaitSamples => "in which threads waited, by samples",
     };
     let (times, amount) = match basis.is_time() {
         true => (basis.times(), duration(whole)),
@@ -111,7 +112,7 @@ fn lost(out: &mut impl Write, tree: &CallTree) -> io::Result<()> {
     let lost = tree.lost;
     let truncated = match tree.basis {
         Basis::Contexts => "threads were not counted to their end: more than 64 ran at a time",
-        Basis::Stacks | Basis::Waits => {
+        Basis::Stacks | Basis::Waits | Basis::WaitSamples => {
             "stacks were longer than what was looked at, and lack their beginning"
         }
     };

@@ -28,7 +28,19 @@ struct Row {
 
 /// The tree of waits, if they were recorded and there were some.
 pub(super) fn waited(profile: &Profile) -> Option<&CallTree> {
-    profile.call_tree(Basis::Waits)
+    let mut all = Basis::OFF_CPU.into_iter();
+    all.find_map(|basis| profile.call_tree(basis))
+}
+
+/// Waits of a tree in words, without how many there were: of samples that is not known.
+fn amount(tree: &CallTree) -> String {
+    let Weight { times, own } = total(tree);
+    let own = duration(own);
+    let times = grouped(times);
+    match tree.basis {
+        Basis::WaitSamples => format!("{own} of all threads, by {times} samples"),
+        _ => format!("{own} in {times} waits of all threads"),
+    }
 }
 
 /// The sum of all waits.
@@ -40,33 +52,31 @@ fn total(tree: &CallTree) -> Weight {
 
 /// The line of a header.
 pub(super) fn line(tree: &CallTree) -> String {
-    let Weight { times, own } = total(tree);
     let lost = tree.lost;
     let part = match lost.truncated.saturating_add(lost.broken) {
         0 => String::new(),
         some => format!(
             "; {} paths ({:.2} %) are not whole",
             grouped(some),
-            percent(some, times)
+            percent(some, total(tree).times)
         ),
     };
-    format!(
-        "{} in {} waits of all threads{part}",
-        duration(own),
-        grouped(times)
-    )
+    format!("{}{part}", amount(tree))
 }
 
-/// The place of a path that its reader knows: the innermost in the module that its thread began in. Where the function that stopped is in
-/// that module too, it is that one's.
+/// The place of a path that its reader knows: the innermost in the module that its thread began in, apart from the program's entry, which may be
+/// all that the program has beside a library. Where the function that stopped is in that module too, it is that one's.
 fn of_thread(tree: &CallTree, node: NodeId) -> Place {
     let mut frames = tree.path(node).map(|frame| frame.at);
     let Some(stopped) = frames.next() else {
         return Place::default();
     };
-    let others: Vec<Place> = frames
-        .filter(|at| at.module() != stopped.module())
-        .collect();
+    let mut others: Vec<Place> = frames.collect();
+    let entry = others.pop();
+    others.retain(|at| at.module() != stopped.module());
+    if others.is_empty() {
+        others.extend(entry.filter(|at| at.module() != stopped.module()));
+    }
     let began = others.last().map(|at| at.module());
     let own = others.iter().find(|at| Some(at.module()) == began);
     own.copied().unwrap_or(stopped)
@@ -107,14 +117,22 @@ pub(super) fn table(
     let sum = total(tree);
     writeln!(
         out,
-        "\n# {}: {} in {} waits of all threads, from when each stopped until it ran again",
+        "\n# {}: {}, from when each stopped until it ran again",
         style.strong("Off-CPU"),
-        duration(sum.own),
-        grouped(sum.times)
+        amount(tree)
     )?;
+    let is_exact = tree.basis == Basis::Waits;
     let all = rows(view, tree);
     let mut table = Table::new([
-        "waited", "%", "waits", "average", "at", "in", "source", "module",
+        "waited",
+        "%",
+        tree.basis.times(),
+        // Nobody knows how many waits the samples are of.
+        if is_exact { "average" } else { "" },
+        "at",
+        "in",
+        "source",
+        "module",
     ]);
     for row in all.iter().take(top) {
         let Weight { times, own } = row.weight;
@@ -122,7 +140,10 @@ pub(super) fn table(
             duration(own),
             format!("{:.2}%", percent(own, sum.own)),
             grouped(times),
-            duration(own / times.max(1)),
+            match is_exact {
+                true => duration(own / times.max(1)),
+                false => String::new(),
+            },
             view.name(row.at),
             match view.of_function(row.stopped) {
                 Some(name) => view.shortened(&name),
@@ -149,9 +170,12 @@ pub(super) fn json<W: Write>(
     json.member_object("waits")?;
     json.number("truncated", tree.lost.truncated)?;
     json.number("broken", tree.lost.broken)?;
-    tree::nodes(json, &tree, ["waits", "time", "inclusive"], |json, node| {
-        place(json, view, "at", node.frame.at)
-    })?;
+    tree::nodes(
+        json,
+        &tree,
+        [tree.basis.times(), "time", "inclusive"],
+        |json, node| place(json, view, "at", node.frame.at),
+    )?;
     json.end_object()
 }
 
@@ -181,6 +205,10 @@ mod tests {
         // The C library starts threads, and stops them.
         let path = [(C, 1), (PROGRAM, 2), (PROGRAM, 3), (LIBRARY, 4), (C, 5)];
         assert_eq!(of(&path), (PROGRAM, 3));
+        // A program of a library: its own are the entry alone, or nothing.
+        let path = [(PROGRAM, 1), (C, 2), (LIBRARY, 3), (LIBRARY, 4), (C, 5)];
+        assert_eq!(of(&path), (LIBRARY, 4));
+        assert_eq!(of(&[(PROGRAM, 1), (C, 5)]), (PROGRAM, 1));
         // A static program; a path that breaks at once.
         assert_eq!(of(&[(PROGRAM, 2), (PROGRAM, 3)]), (PROGRAM, 3));
         assert_eq!(of(&[(C, 5)]), (C, 5));

@@ -91,9 +91,9 @@ fn write(
 /// The time that the samples of a process take. Of exact paths, its share of the run's.
 fn time(whole: &CallPaths<'_>, own: &CallPaths<'_>, sum: u64) -> f64 {
     let total = own.total().own as f64;
-    match own.tree.basis {
-        Basis::Contexts => whole.profile.run.wall as f64 / MS * total / sum.max(1) as f64,
-        Basis::Stacks | Basis::Waits => total / MS,
+    match own.tree.basis.is_time() {
+        false => whole.profile.run.wall as f64 / MS * total / sum.max(1) as f64,
+        true => total / MS,
     }
 }
 

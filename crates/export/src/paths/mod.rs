@@ -131,6 +131,12 @@ impl<'p> CallPaths<'p> {
         of(Basis::Contexts, symbols).or_else(|| of(Basis::Stacks, symbols))
     }
 
+    /// Those of time in which threads did not run. `None`: the profile has none.
+    pub fn off_cpu(profile: &'p Profile, symbols: &mut Symbols<'_>) -> Option<Self> {
+        let mut all = Basis::OFF_CPU.into_iter();
+        all.find_map(|basis| Self::of(profile, basis, symbols))
+    }
+
     /// Those of a basis. `None`: the profile has none.
     pub fn of(profile: &'p Profile, basis: Basis, symbols: &mut Symbols<'_>) -> Option<Self> {
         Self::built(profile, (basis, false, None), symbols)

@@ -91,9 +91,9 @@ fn profile(
     numbers: &[usize],
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let unit = match paths.tree.basis {
-        Basis::Stacks | Basis::Waits => "nanoseconds",
-        Basis::Contexts => "none",
+    let unit = match paths.tree.basis.is_time() {
+        true => "nanoseconds",
+        false => "none",
     };
     let name = json!(format!("{}: {}", printable(name), paths.tree.basis.unit()));
     let end = paths.total().own;

@@ -43,6 +43,7 @@ fn write(
         Basis::Stacks => [("samples", "count"), ("cpu", "nanoseconds")],
         Basis::Contexts => [("calls", "count"), ("instructions", "count")],
         Basis::Waits => [("waits", "count"), ("off-cpu", "nanoseconds")],
+        Basis::WaitSamples => [("samples", "count"), ("off-cpu", "nanoseconds")],
     };
     builder.sample_types(&types);
     let mut places = Places {
@@ -64,7 +65,7 @@ fn write(
     let kind = match tree.basis {
         Basis::Stacks => "stack",
         Basis::Contexts => "context",
-        Basis::Waits => "wait",
+        Basis::Waits | Basis::WaitSamples => "wait",
     };
     for (tree, mut labels) in trees(paths) {
         labels.push(("kind", kind.to_owned()));
@@ -92,7 +93,7 @@ fn write(
     }
     let total = paths.total();
     let period = match tree.basis {
-        Basis::Stacks => total.own / total.times.max(1),
+        Basis::Stacks | Basis::WaitSamples => total.own / total.times.max(1),
         // Each was counted.
         Basis::Contexts | Basis::Waits => 1,
     };

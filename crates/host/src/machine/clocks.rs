@@ -86,13 +86,11 @@ pub(super) fn open(
     pages: usize,
 ) -> Result<Clocks, MachineError> {
     let kernel = sees_kernel(subject)?;
-    if waits && !kernel {
-        return Err(MachineError::NoWaits);
-    }
     let attributes = attributes(subject, period, stack, kernel);
+    let reported = waits && kernel;
     let both = [
         Some(attributes),
-        waits.then_some(attributes.of_waits(STACK_OF_WAIT)),
+        reported.then_some(attributes.of_waits(STACK_OF_WAIT)),
     ];
     let processors = processors();
     let rings_wanted = processors.len() * both.iter().flatten().count();
@@ -100,7 +98,7 @@ pub(super) fn open(
         (0, 0) => PAGES,
         // Nobody knows how many waits come.
         (0, _) => {
-            let most = if waits {
+            let most = if reported {
                 MOST_PAGES / 4
             } else {
                 MOST_PAGES / 8

@@ -15,7 +15,7 @@
 //! # Invariants
 //! * Records wait until all that is older must have come (`session.rs`).
 //! * What is lost is counted: by the kernel where a ring is full, here where nobody knows what a process has at an address.
-//! * No process's memory is read: stacks are in the samples. Nothing that a process has named is opened before it is known what it is.
+//! * No process's memory is read: stacks are in the samples, but for waits that the kernel does not report ([`looks`]). Nothing that a process has named is opened before it is known what it is.
 //!
 //! # What samples do not tell
 //! The clock is an interrupt. Where the kernel lets none come it waits, and finds what runs when they come again: time of such
@@ -30,6 +30,7 @@ mod deferred;
 mod ended;
 mod files;
 mod found;
+mod looks;
 mod operands;
 mod permission;
 mod processes;
@@ -116,11 +117,6 @@ pub enum MachineError {
         "the kernel gives no memory for samples: {0}; raise `sysctl kernel.perf_event_mlock_kb`, or record as root"
     )]
     Memory(io::Error),
-    /// The kernel does not report waits of threads.
-    #[error(
-        "the kernel does not report waits: --off-cpu needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less (sysctl kernel.perf_event_paranoid=1)"
-    )]
-    NoWaits,
     /// The program cannot be started.
     #[error("{program}: cannot be started: {source}")]
     NotStarted {

@@ -29,7 +29,7 @@ use crate::channel::modules::{Images, Modules};
 use crate::channel::region::Region;
 use crate::kernel::compiled::Compiled;
 use crate::kernel::maps::{Mapping, mappings};
-use crate::kernel::perf::records::{Map, Sample};
+use crate::kernel::perf::records::{Map, Sample, Stack};
 use crate::kernel::running::words_of;
 
 /// Bytes of a command that are kept: what is after is nobody's business as often as not.
@@ -246,8 +246,15 @@ impl Process {
         Some(self.followed(sample, Vec::new(), shared))
     }
 
-    /// A thread has waited at the end of a path, or goes on to.
-    pub(super) fn waited(&mut self, path: &Path, weight: Weight) {
+    /// The path of a thread that was found waiting.
+    pub(super) fn found_waiting(&mut self, stack: &Stack, shared: &mut Shared) -> Path {
+        self.asked();
+        walk(stack, |at, returned| self.code(at, returned, shared))
+    }
+
+    /// A thread has waited at the end of a path, or goes on to. `basis`: of waits, or of samples of them.
+    pub(super) fn waited(&mut self, path: &Path, weight: Weight, basis: Basis) {
+        self.waits.basis = basis;
         if weight.times == 0 {
             // What is not whole was told before.
             let lost = self.waits.lost;
@@ -479,7 +486,6 @@ impl Process {
             let sampled = draws.sampled();
             (tid, Thread { name, sampled })
         });
-        self.waits.basis = Basis::Waits;
         let trees = [self.paths, self.waits].into_iter();
         let trees = trees.filter(|tree| !tree.nodes().is_empty());
         Some(Profile {

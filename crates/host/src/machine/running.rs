@@ -49,6 +49,11 @@ impl Running {
         had.into_iter().flatten().collect()
     }
 
+    /// The numbers of those that run.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.now.keys().copied().collect()
+    }
+
     /// One ends.
     pub(super) fn ends(&mut self, pid: u32) {
         if let Some(process) = self.now.remove(&pid) {

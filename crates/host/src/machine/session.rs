@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use trommel_compress::random::SplitMix64;
+use trommel_profile::call_tree::Basis;
 use trommel_profile::samples::{Function, Machine, Samples};
 use trommel_profile::{Module, Origin, Profile};
 use trommel_symbol::unwind::Rule;
@@ -28,6 +29,7 @@ use super::deferred::lets_interrupts_come;
 use super::ended::Ended;
 use super::files::Files;
 use super::found::Draws;
+use super::looks::{Looks, threads};
 use super::operands;
 use super::permission::{CORE, read_kernel};
 use super::processes::{Process, Shared};
@@ -63,10 +65,26 @@ pub(super) fn period(rate: f64, random: &mut SplitMix64) -> u64 {
     (1e9 / rate.max(0.1) * part) as u64
 }
 
+/// Said where threads are looked at.
+const LOOKED: &str = "the number of waits, and most of those that are shorter than 10 ms: threads were looked at; each wait is reported with CAP_PERFMON, \
+     or kernel.perf_event_paranoid at 1 or less";
+/// Said where they cannot be.
+const UNREADABLE: &str = "waits: /proc/PID/syscall cannot be read (kernel.yama.ptrace_scope, or the process is another user's)";
+
 /// A record, and whether it is from the ring of waits.
 struct Held {
     record: Record,
     waits: bool,
+}
+
+/// The way in which waits are recorded.
+enum Off {
+    /// They are not.
+    None,
+    /// The kernel reports each.
+    Reported(Waits),
+    /// Threads are looked at.
+    Looked(Looks),
 }
 
 /// A recording while it goes on.
@@ -97,8 +115,7 @@ pub(super) struct Session {
     met: HashMap<u64, Function>,
     shared: Shared,
     running: Running,
-    /// Threads that wait, if waits are recorded.
-    waits: Option<Waits>,
+    waits: Off,
     ended: Ended,
 }
 
@@ -115,7 +132,7 @@ impl Session {
             room,
             stacks,
             waits,
-            kernel,
+            kernel: kernel_counts,
         } = clocks;
         let operands = subject == Subject::Machine;
         let mut missing = Vec::new();
@@ -129,11 +146,14 @@ impl Session {
                 .ok(),
             false => None,
         };
-        if !kernel {
+        if !kernel_counts {
             missing.push(
                 "time in the kernel: it needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less"
                     .to_owned(),
             );
+        }
+        if waits && !kernel_counts {
+            missing.push(LOOKED.to_owned());
         }
         let kernel_functions: LazyCell<Option<Kernel>> = LazyCell::new(read_kernel);
         if subject == Subject::Machine {
@@ -176,7 +196,11 @@ impl Session {
                 likely: Rc::new(Rule::frame_pointer()),
             },
             running: Running::default(),
-            waits: waits.then(Waits::default),
+            waits: match (waits, kernel_counts) {
+                (false, _) => Off::None,
+                (true, true) => Off::Reported(Waits::default()),
+                (true, false) => Off::Looked(Looks::new()),
+            },
             ended: Ended::default(),
         }
     }
@@ -219,14 +243,16 @@ impl Session {
         loop {
             let left = duration.map(|all| all.saturating_sub(self.began.elapsed()));
             let full = Duration::from_secs_f64(self.room as f64 / self.control.rate().max(1.0));
-            let often = match self.waits {
+            let often = match &self.waits {
                 // Nobody knows how many come.
-                Some(_) => OFTEN / 10,
-                None => OFTEN,
+                Off::Reported(_) => OFTEN / 10,
+                Off::Looked(looks) => OFTEN.min(looks.due()),
+                Off::None => OFTEN,
             };
             let pause = often.min(full).min(left.unwrap_or(often));
             let is_gone = wait(watched.as_ref(), pause);
             self.read(false);
+            self.look();
             if let Some(child) = &mut child {
                 let pid = Pid::from_raw(child.id() as i32);
                 if let Some(signal) = sentinel::take_stop(pid) {
@@ -378,28 +404,44 @@ impl Session {
     /// A thread is about to give up its processor.
     fn stops(&mut self, sample: &Sample) {
         let process = self.running.process(sample.pid);
-        if let (Some(waits), Some(path)) =
-            (&mut self.waits, process.stops(sample, &mut self.shared))
-        {
+        let path = process.stops(sample, &mut self.shared);
+        if let (Off::Reported(waits), Some(path)) = (&mut self.waits, path) {
             waits.stops(sample.pid, sample.tid, path);
+        }
+    }
+
+    /// Looks at threads, if it is time to.
+    fn look(&mut self) {
+        let Off::Looked(looks) = &mut self.waits else {
+            return;
+        };
+        if !looks.due().is_zero() {
+            return;
+        }
+        for found in looks.look(threads(self.running.pids())) {
+            let process = self.running.process(found.pid);
+            let path = process.found_waiting(&found.stack, &mut self.shared);
+            process.waited(&path, found.weight, Basis::WaitSamples);
         }
     }
 
     /// A thread has given up its processor, or has got one.
     fn switch(&mut self, tid: u32, time: u64, (out, preempted): (bool, bool)) {
-        let Some(waits) = &mut self.waits else { return };
+        let Off::Reported(waits) = &mut self.waits else {
+            return;
+        };
         if out {
             return waits.gone(tid, time, preempted);
         }
         if let Some(wait) = waits.back(tid, time) {
             self.running
                 .process(wait.pid)
-                .waited(&wait.path, wait.weight);
+                .waited(&wait.path, wait.weight, Basis::Waits);
         }
     }
 
     fn forget(&mut self, pid: u32, tid: Option<u32>) {
-        if let Some(waits) = &mut self.waits {
+        if let Off::Reported(waits) = &mut self.waits {
             waits.forget(pid, tid);
         }
     }
@@ -459,12 +501,12 @@ impl Session {
 
     /// Returns the profiles since the last time, that of the machine first. What runs goes on.
     fn take(&mut self) -> Vec<Profile> {
-        if let Some(waits) = &mut self.waits {
+        if let Off::Reported(waits) = &mut self.waits {
             self.machine.lost += std::mem::take(&mut waits.lost);
             for wait in waits.so_far(now()) {
                 self.running
                     .process(wait.pid)
-                    .waited(&wait.path, wait.weight);
+                    .waited(&wait.path, wait.weight, Basis::Waits);
             }
         }
         let (taken, nobody) = self.running.taken(&self.build_id);
@@ -501,6 +543,12 @@ impl Session {
             ..Machine::default()
         };
         let mut machine = std::mem::replace(&mut self.machine, goes_on);
+        if let Off::Looked(looks) = &self.waits
+            && looks.found == 0
+            && looks.refused > 0
+        {
+            machine.missing.push(UNREADABLE.to_owned());
+        }
         self.taken += machine.taken;
         if (self.subject == Subject::Machine || machine.kernel > 0) && self.kernel.is_none() {
             machine.missing.insert(

@@ -3,6 +3,8 @@
 //! A sample in `burn` has one of the paths of [`truth`], and each of these is met. Of all samples, those in the dynamic linker, the unwinder of
 //! exceptions and the kernel included, hardly any may be truncated or broken.
 
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,6 +61,7 @@ fn main() {
         Trial::test("perf finds the same", || Ok(as_perf()?)),
         Trial::test("what does not go together is refused", || Ok(refused()?)),
     ]);
+    trials.extend(waits::trials());
     libtest_mimic::run(&args, trials).exit();
 }
 
