@@ -76,7 +76,7 @@ const IN_CI: [&str; 34] = [
     "threads_basic",
     "threads_counts",
     "threads_end",
-    "threads_let_go",
+    "threads_detached",
     "threads_outlive_main",
     "threads_traced_beside",
     "ucontext_swap",

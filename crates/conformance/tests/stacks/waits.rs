@@ -173,7 +173,7 @@ fn attached() -> Result<(), String> {
     }
 }
 
-/// As another user, who may see his own programs only.
+/// Waits of a user who may see his own programs only.
 fn looked() -> Result<(), String> {
     let nobody = [
         "--reuid",
