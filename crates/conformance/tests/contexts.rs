@@ -56,7 +56,7 @@ const FORMS: [(&str, u64); 20] = [
     ("body/leaf", 12),
     ("by_pointer/first/leaf", 6),
     ("by_pointer/second/leaf", 6),
-    ("clone3/clone3/start_thread/worker/leaf", 7),
+    ("clone3/start_thread/worker/leaf", 7),
     ("down/leaf", 6),
     ("even/leaf", 4),
     ("even/odd/leaf", 4),
@@ -85,12 +85,12 @@ const EXCEPTIONS: [(&str, u64); 5] = [
 
 /// Ways to `leaf` in `contexts_many`.
 const MANY: [(&str, u64); 30] = [
-    ("clone3/clone3/start_thread/worker/rotates/f0/leaf", 10),
-    ("clone3/clone3/start_thread/worker/rotates/f1/leaf", 10),
-    ("clone3/clone3/start_thread/worker/rotates/f2/leaf", 10),
-    ("clone3/clone3/start_thread/worker/rotates/f3/leaf", 10),
-    ("clone3/clone3/start_thread/worker/rotates/f4/leaf", 10),
-    ("clone3/clone3/start_thread/worker/rotates/f5/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f0/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f1/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f2/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f3/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f4/leaf", 10),
+    ("clone3/start_thread/worker/rotates/f5/leaf", 10),
     ("hops/hop/f0/leaf", 9),
     ("hops/hop/f1/leaf", 9),
     ("hops/hop/f2/leaf", 9),

@@ -114,12 +114,18 @@ impl Names for Symbols<'_> {
     }
 
     fn is_of(&mut self, part: Place, whole: Place) -> bool {
-        let name = |at| self.symbol(at).filter(|(_, offset)| *offset == 0);
-        part.module() == whole.module()
-            && name(part).is_some_and(|(part, _)| {
-                let of = part_of(&part);
-                of.is_some() && of == name(whole).as_ref().map(|(name, _)| &name[..])
-            })
+        if part.module() != whole.module() {
+            return false;
+        }
+        match (self.symbol(part), self.symbol(whole)) {
+            (Some((part, 0)), Some((whole, 0))) => part_of(&part) == Some(&whole[..]),
+            // A thread begins after the call that made it, in the midst of a function, and goes on there.
+            (Some((name, to)), Some((whole_name, from))) => {
+                let start = |at: Place, offset: u64| at.vaddr().0.wrapping_sub(offset);
+                from != 0 && to != 0 && name == whole_name && start(part, to) == start(whole, from)
+            }
+            _ => false,
+        }
     }
 }
 
