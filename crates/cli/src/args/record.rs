@@ -21,6 +21,7 @@ Examples:
   trommel record -- ./app             branches and calls: 1.5 to 1.8 x native
   trommel record -e value -- ./app    loaded values, until their shares settle
   trommel record -e stack -- ./app    sampled call paths, for 1 to 2 % overhead
+  trommel record --off-cpu -- ./app   where threads wait, and for how long
   trommel record -e context -- ./app  exact call paths, for `report --tree`
   trommel record --budget 1 -- ./app  exact, in bursts of 20 ms: 1 % overhead
   trommel record -e value --only libz.so.1 -- ./app  values of one library

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use trommel_code::{Function, Program};
 use trommel_export::CallPaths;
-use trommel_profile::call_tree::Cost;
+use trommel_profile::call_tree::{Basis, Cost};
 use trommel_symbol::demangle;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
@@ -150,6 +150,9 @@ fn of_paths<W: Write>(
 ) -> io::Result<()> {
     let whole = paths.total().own;
     json.text("unit", paths.tree.basis.unit())?;
+    if Basis::OFF_CPU.contains(&paths.tree.basis) {
+        json.boolean("off_cpu", true)?;
+    }
     json.number("total", whole)?;
     let mut all: Vec<_> = inclusive.iter().collect();
     let heaviest = |cost: &Cost| Reverse((cost.weight.own, cost.inclusive));

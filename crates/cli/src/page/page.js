@@ -112,7 +112,7 @@
         (node.times ? "; " + grouped(node.times) + " " + facts.paths.times : "");
     };
     const lost = ["truncated", "broken", "folded"].filter((key) => facts.paths[key] > 0);
-    const about = amount(paths.total, unit) + " in all" + lost.map((key) => ", " + grouped(facts.paths[key]) + " " + key).join("");
+    const about = amount(paths.total, unit) + (facts.off_cpu ? " of waits" : " in all") + lost.map((key) => ", " + grouped(facts.paths[key]) + " " + key).join("");
     flame = new Flame(paths, graph, (left) => {
       get("paths-note").textContent = about + (left ? "; " + grouped(left) + " narrow boxes not drawn, zoom for these" : "");
     });
@@ -254,7 +254,7 @@
   const hottest = functions[0];
   get("summary").textContent = functions.length === 0
     ? "No functions are known: record branches and calls, or call paths."
-    : amount(facts.total, facts.unit) + " in " + grouped(facts.functions_in_all || functions.length) + " functions; hottest " +
+    : amount(facts.total, facts.unit) + (facts.off_cpu ? " of waits (off-CPU) in " : " in ") + grouped(facts.functions_in_all || functions.length) + " functions; hottest " +
       hottest.name + " " + percent(hottest.share);
   table();
 })();
