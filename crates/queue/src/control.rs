@@ -14,10 +14,12 @@
 //! | [`Process`], [`Extent`], [`EngineCounts`], [`Windows`], [`Traces`], [`Work`], [`Failure`] | target | at any time |
 //! | [`Chunks`], [`Settling`] | both: see [`crate::protocol`] | at any time |
 //! | [`Attached`] | both: see [`crate::thread_page`] | while a process is attached or detached |
+//! | [`MapQuestion`] | both: see [`crate::protocol`] | while a process may not read its memory map |
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::limits::LIMITS;
+use crate::map::MapQuestion;
 use crate::marks::ARENAS;
 use crate::thread_page::Attached;
 use crate::work::Work;
@@ -53,6 +55,8 @@ pub struct Control {
     pub work: Work,
     /// State of a program that was running already.
     pub attached: Attached,
+    /// Questions about the memory map.
+    pub map: MapQuestion,
     /// Place of a failure of the runtime, if [`Process::detach`] reports one.
     pub failure: Failure,
 }

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::contexts::TREE_BYTES;
 use crate::control::Control;
 use crate::converge::Converge;
+use crate::map::MapText;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
 use crate::queries::{Header, LOADS, MESSAGE_WORDS, Posted, Queries};
@@ -18,7 +19,7 @@ use trommel_tuple::{Kind, KindSet, RECORDED_KINDS};
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 40;
+pub const LAYOUT_VERSION: u32 = 41;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -131,8 +132,11 @@ pub const COUNTER_ARRAYS_OFFSET: usize = DICT_WORDS_OFFSET + MAX_WORDS * 8;
 pub const MADE_OFFSET: usize = COUNTER_ARRAYS_OFFSET + COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
 /// Trees of calling contexts, one for each counter array ([`crate::contexts`]).
 pub const CONTEXTS_OFFSET: usize = (MADE_OFFSET + PERSIST_BYTES).next_multiple_of(CHUNK);
+/// [`MapText`].
+pub const MAP_OFFSET: usize =
+    (CONTEXTS_OFFSET + COUNTER_ARRAYS * TREE_BYTES).next_multiple_of(CHUNK);
 /// Bytes of one slot. Slots are sparse: only used pages take memory.
-pub const SLOT_BYTES: usize = CONTEXTS_OFFSET + COUNTER_ARRAYS * TREE_BYTES;
+pub const SLOT_BYTES: usize = MAP_OFFSET + CHUNK;
 /// Dictionary words that fit where there are windows, which see little of a program's code.
 pub const WINDOW_WORDS: usize = 1 << 23;
 
@@ -527,6 +531,7 @@ const _: () = {
     assert!(CONVERGE_OFFSET % THREAD_PAGE + FIRST <= THREAD_PAGE);
     assert!(size_of::<Control>() <= REQUEST_OFFSET);
     assert!(size_of::<Request>() == CHUNKS_OFFSET - REQUEST_OFFSET);
+    assert!(size_of::<MapText>() <= CHUNK);
     assert!(size_of::<Directory>() <= DIRECTORY_BYTES && SLOT_BYTES.is_multiple_of(CHUNK));
     assert!(REGION_OFFSET.is_multiple_of(4096) && DICT_WORDS_OFFSET.is_multiple_of(8));
     assert!(size_of::<RegionRecord>() == 4096);

@@ -24,6 +24,7 @@
 //! | [`CounterArray`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //! | [`persist`] | target | fragments for later runs |
 //! | [`contexts`] | target | the tree of calling contexts of each thread, where those are counted |
+//! | [`MapText`] | host | the memory map of a process that may not read it itself |
 //!
 //! A *record* is one execution of one *exit* of a fragment: a 32-bit exit number, then one
 //! 64-bit word for each run-time value on the way there, in order. All that is known at translation
@@ -88,6 +89,7 @@ pub mod converge;
 pub mod dict;
 mod layout;
 mod limits;
+mod map;
 pub mod marks;
 pub mod persist;
 pub mod prefetch;
@@ -112,8 +114,8 @@ pub use layout::{
     COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
     CounterArray, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK,
     END_WORDS, FEW_VALUE_COUNTERS, FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET, GROWING, Growing,
-    INTERVAL_MARK, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_REGIONS,
-    MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_COUNTS,
+    INTERVAL_MARK, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAP_OFFSET, MAX_CHUNK_BYTES,
+    MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_COUNTS,
     MOST_INTERRUPTED, ON_PATH_OFFSET, POOL_BYTES, POOL_OFFSET, POSTED_OFFSET, PREFETCH_OFFSET,
     PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
     SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, THREAD_PAGES_OFFSET, Unfollowed,
@@ -121,6 +123,7 @@ pub use layout::{
     WINDOW_WORDS, chunk_start, counts_after_calls, first_parts, mapped_bytes, slot_start,
 };
 pub use limits::LIMITS;
+pub use map::{MAP_TEXT, MapQuestion, MapText};
 pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 
 /// Test options in the control words, see `docs/testing.md`.

@@ -41,6 +41,11 @@ pub struct Attached {
     pub rests: AtomicU32,
     /// Threads of the program may serve faults of others (`userfaultfd`). The host's to write.
     pub faults_served: AtomicU32,
+    /// Not 0: the host suspends filters of system calls (seccomp) of the thread that runs a routine of the runtime's for it. The host's to write.
+    pub suspends: AtomicU32,
+    /// Calls that the runtime does not make in this process, as filters refuse them ([`Without`](crate::seccomp::Without)). The host's to
+    /// write, before threads go in.
+    pub without: AtomicU64,
     /// Not 0: [`Self::limits_left`] are written.
     pub limits_are_left: AtomicU32,
     /// The kernel's limits, of [`LIMITS`] in turn, soft and hard, when the routine at [`Self::farewell`] had done its work: they allow for the runtime's

@@ -6,6 +6,7 @@ mod bursts;
 mod containers;
 mod redis;
 mod refusals;
+mod sandboxes;
 mod starts;
 mod stops;
 mod tracers;
@@ -152,6 +153,14 @@ fn main() {
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
     trials.push(Trial::test("reported system calls", || Ok(reported()?)));
+    for how in sandboxes::HOWS {
+        for (name, way) in [("", &SHORT), (" in bursts", &IN_BURSTS)] {
+            trials.push(Trial::test(format!("a sandbox, {how}{name}"), move || {
+                Ok(sandboxes::sandboxed(how, way)?)
+            }));
+        }
+    }
+    trials.push(Trial::test("a sandbox, late", || Ok(sandboxes::late()?)));
     trials.push(Trial::test("dispatched system calls", || Ok(dispatched()?)));
     for (name, way) in [
         ("", &SHORT),

@@ -57,7 +57,7 @@ pub(super) fn refusals() -> Result<(), String> {
 }
 
 /// Returns whether we may read filters of others.
-fn reads_filters() -> bool {
+pub(super) fn reads_filters() -> bool {
     const SYS_ADMIN: u32 = 21;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -68,11 +68,11 @@ fn reads_filters() -> bool {
     effective >> SYS_ADMIN & 1 == 1 && field("Seccomp:") == "0"
 }
 
-/// A program whose filters allow what the runtime needs is attached to, as far as they can be read; one that refuses some of it
+/// A program whose filters allow what the runtime cannot do without is attached to, as far as they can be read; one that refuses some of that
 /// is refused. Filters that a container gives to all, us too, do not count.
 pub(super) fn filters() -> Result<(), String> {
     const REFUSED: &str = "restricted its";
-    const READV: &str = "process_vm_readv";
+    const SIGNALS: &str = "rt_tgsigqueueinfo";
     let scratch = Scratch::new().map_err(text)?;
     build(&scratch, "filtered", "")?;
     build(&scratch, "threads", "")?;
@@ -99,13 +99,21 @@ pub(super) fn filters() -> Result<(), String> {
     };
     refused(&inside(&script("./filtered"))?, REFUSED)?;
     let alone = outside(&script("./filtered"))?;
-    let narrow = outside(&script("./filtered -310"))?;
+    // A call that the runtime cannot do without, and one that it has another way for.
+    let needed = outside(&script(&format!(
+        "./filtered -{}",
+        libc::SYS_rt_tgsigqueueinfo
+    )))?;
+    let narrow = format!("./filtered +{}", libc::SYS_process_vm_readv);
+    let narrow = outside(&script(&narrow))?;
     if !reads_filters() {
         refused(&alone, REFUSED)?;
+        refused(&needed, REFUSED)?;
         return refused(&narrow, REFUSED);
     }
     well(&alone)?;
-    refused(&narrow, READV)?;
+    refused(&needed, SIGNALS)?;
+    well(&narrow)?;
     // Service managers end a process for this call, and allow all others that the runtime makes.
     let ending = format!("./filtered +{}", libc::SYS_mincore);
     well(&outside(&script(&ending))?)?;

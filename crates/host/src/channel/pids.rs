@@ -25,6 +25,12 @@ pub fn is_seen_as(process: Pid, thread: Pid, seen: u32) -> bool {
     own_number(Path::new(&status)) == i32::try_from(seen).ok()
 }
 
+/// The number by which a process sees itself.
+pub fn seen_by_itself(process: Pid) -> Option<u32> {
+    let own = own_number(Path::new(&format!("/proc/{process}/status")));
+    own.and_then(|own| u32::try_from(own).ok())
+}
+
 /// Returns whether a process sees other numbers than we do.
 pub fn are_other(process: Pid) -> bool {
     let own = own_number(Path::new(&format!("/proc/{process}/status")));

@@ -24,9 +24,9 @@ use trommel_queue::thread_page::{ThreadPage, WAYS};
 use trommel_queue::{
     CHUNK, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, Chunk, Control, CounterArray,
     DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
-    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, POSTED_OFFSET, PREFETCH_OFFSET,
-    QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed,
+    MAP_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, MapText, POOL_OFFSET,
+    POSTED_OFFSET, PREFETCH_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
+    Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed,
 };
 
 use crate::channel::family::{Family, Known, Newcomer, Pages};
@@ -101,6 +101,7 @@ atomics!(
     Chunk,
     CounterArray,
     Tree,
+    MapText,
     ThreadPage
 );
 
@@ -265,6 +266,11 @@ impl Shared {
     /// Returns the target's counters of what it has made.
     pub(crate) fn made(&self) -> &Made {
         self.part(MADE_OFFSET)
+    }
+
+    /// The text of answers about the memory map.
+    pub(crate) fn map_text(&self) -> &MapText {
+        self.part(MAP_OFFSET)
     }
 
     /// State of the request.

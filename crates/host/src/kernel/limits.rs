@@ -10,7 +10,8 @@
 //! nothing is put in after all, the host sets the limits back ([`Limits::restore`]).
 //!
 //! A hard limit is raised where we have the privilege (CAP_SYS_RESOURCE), by [`NEEDED`] and no more: the program could use that, if it
-//! makes system calls that the runtime does not see.
+//! makes system calls that the runtime does not see. Where we have not, the limit stays, if it leaves [`NEEDED`] above what the program has mapped. The
+//! runtime's memory counts then.
 // `prlimit` of another process is not in `nix`.
 #![allow(unsafe_code)]
 
@@ -66,6 +67,19 @@ fn printed(pid: Pid, resource: u32) -> io::Result<Limit> {
     limit.ok_or_else(|| io::Error::other("its limits cannot be read"))
 }
 
+/// Returns whether a limit, at its place of [`LIMITS`], leaves the runtime room above what a process has mapped.
+fn is_beyond_use(pid: Pid, place: usize, soft: u64) -> bool {
+    let name = match LIMITS[place] {
+        libc::RLIMIT_AS => "VmSize:",
+        _ => "VmData:",
+    };
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let word = line.and_then(|line| line.split_ascii_whitespace().next());
+    let kilobytes = word.and_then(|word| word.parse::<u64>().ok());
+    kilobytes.is_some_and(|used| (used << 10).saturating_add(NEEDED[place]) <= soft)
+}
+
 impl Limits {
     /// Returns those of a process.
     ///
@@ -113,7 +127,8 @@ impl Limits {
                 true => limit(pid, resource, Some([hard, hard])),
                 false => limit(pid, resource, Some([wanted, wanted])),
             };
-            if raised.is_err() && place != FILES {
+            let has_room = || is_beyond_use(pid, place, soft);
+            if raised.is_err() && place != FILES && !has_room() {
                 return Err(io::Error::other(
                     "its limit on memory (ulimit -v, ulimit -d) leaves no room for the runtime, and raising it needs CAP_SYS_RESOURCE, which root may lack in a container",
                 ));

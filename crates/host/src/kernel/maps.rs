@@ -22,7 +22,7 @@ pub(crate) struct Mapping<'a> {
 
 impl<'a> Mapping<'a> {
     /// Parses a line without its end.
-    fn of(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn of(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
         let mut word = || {
             let mut parts = rest.splitn(2, |byte| *byte == b' ');

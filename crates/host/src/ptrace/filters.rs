@@ -6,8 +6,10 @@ use std::io;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use trommel_queue::seccomp::{self, Instruction};
+use trommel_queue::seccomp::{self, Instruction, Terms};
 
+use crate::channel::pids;
+use crate::kernel::bases;
 use crate::kernel::running::restricts_itself;
 use crate::ptrace::tracee::Tracees;
 
@@ -26,6 +28,15 @@ pub(crate) fn filter(tid: Pid, number: u64) -> io::Result<Option<Vec<Instruction
             error if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             error => Err(error),
         },
+    }
+}
+
+/// The way in which a process is observed. `suspended`: its filters are suspended while it is attached and detached, and what it starts runs natively.
+pub(crate) fn terms(pid: Pid, suspended: bool) -> Terms {
+    Terms {
+        pid: pids::seen_by_itself(pid),
+        suspended,
+        bases: bases::has_instructions(),
     }
 }
 
@@ -51,13 +62,14 @@ pub(crate) fn allow_windows(pid: Pid) -> Result<(), NoWindows> {
     let mut tracees = Tracees::new(pid);
     let stopped = tracees.stop_all(PATIENCE);
     stopped.map_err(|_| NoWindows::NotNow)?;
+    let terms = terms(pid, false);
     for &tid in tracees.threads() {
         if !restricts_itself(tid) {
             continue;
         }
         let mut number = 0;
         while let Some(filter) = filter(tid, number).map_err(|_| NoWindows::Unreadable)? {
-            if let Some(call) = seccomp::refused_in_windows(&filter) {
+            if let Some(call) = seccomp::refused_in_windows(&filter, terms) {
                 return Err(NoWindows::Refused(call));
             }
             number += 1;

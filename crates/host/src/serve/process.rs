@@ -7,6 +7,7 @@
 //! It is done as well whenever a young process is served. So little is left to fold when a short program ends.
 
 pub mod bursts;
+mod map;
 mod profile;
 mod queue;
 mod served;
@@ -37,6 +38,7 @@ use crate::serve::turns::{Moment, Turns, WhyAttached};
 use crate::serve::unobserved::Unobserved;
 use crate::windows::Windows;
 use bursts::InBursts;
+use map::MapAnswers;
 use queue::Queue;
 use served::Served;
 
@@ -77,6 +79,8 @@ pub struct Process {
     run: Instant,
     /// Names of code that it makes.
     compiled: Compiled,
+    /// Its memory map, where it may not read that itself.
+    map: MapAnswers,
 }
 
 impl Process {
@@ -111,6 +115,7 @@ impl Process {
             bursts: None,
             turns: Turns::default(),
             run: Instant::now(),
+            map: MapAnswers::default(),
         }
     }
 

@@ -25,12 +25,14 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::unistd::Pid;
+use trommel_queue::seccomp::Without;
 use trommel_queue::thread_page::{Attached, ThreadPage};
 use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 
 use crate::channel::image;
 use crate::kernel::limits::{self, Limits};
 use crate::kernel::running::{proc_text, restricts_itself};
+use crate::ptrace::filters::terms;
 use crate::ptrace::inject::Start;
 use crate::ptrace::tracee::{Loan, StopFailure, Tracees, make_again};
 use crate::takeover::detach::{Other, Remains, at_attached};
@@ -50,21 +52,21 @@ const NAME: &std::ffi::CStr = c"trommel";
 pub type Prepare<'a> = &'a mut dyn FnMut(OwnedFd) -> io::Result<()>;
 
 /// Attaches to all threads of a process. `prepare` is given the file that it will share,
-/// empty. Returns where the runtime is in the target.
+/// empty. `follows`: what it starts is observed, too. Returns where the runtime is in the target.
 ///
 /// # Errors
 /// Then the process is as it was.
-pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
-    attach_stopped(pid, prepare).map_err(AttachFailure::cause)
+pub fn attach(pid: Pid, follows: bool, prepare: Prepare<'_>) -> Result<Remains> {
+    attach_stopped(pid, follows, prepare).map_err(AttachFailure::cause)
 }
 
-fn attach_stopped(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
+fn attach_stopped(pid: Pid, follows: bool, prepare: Prepare<'_>) -> Result<Remains> {
     let mut tracees = stop_alone(pid)?;
     let filtered = restricts_itself(pid);
     if let Some(old) = Remains::find(&tracees)? {
         old.detach(&mut tracees)?;
     }
-    let threads = threads(&tracees, filtered, MAX_THREADS)?;
+    let (threads, without) = threads(&tracees, (filtered, follows), MAX_THREADS)?;
     put_in(&mut tracees, threads.len(), prepare)?;
     let remains = Remains::find(&tracees)?.ok_or(AttachFailure::NoRoom)?;
     if remains.has_windows(&tracees)? {
@@ -77,6 +79,10 @@ fn attach_stopped(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     };
     let door = word(&tracees, at_attached(offset_of!(Attached, join)))?;
     remains.expect_faults(&tracees)?;
+    remains.leave_out(&tracees, without)?;
+    let suspends = tracees.may_suspend_filters(tracees.anyone());
+    let told = remains.tell_suspension(&tracees, suspends);
+    told.map_err(system("writing the runtime's memory"))?;
     for (page, (tid, regs)) in threads.into_iter().enumerate() {
         let thread_page = THREAD_PAGES_OFFSET + page * THREAD_PAGE;
         let area = word(
@@ -140,21 +146,28 @@ fn stop_alone(pid: Pid) -> Result<Tracees> {
     }
 }
 
-/// The threads of a stopped process with their registers, if all of them can be taken. `filtered`: filters of system calls may be in the way.
-pub(super) fn threads(tracees: &Tracees, filtered: bool, most: usize) -> Result<Vec<(Pid, Regs)>> {
-    let mut threads = Vec::new();
+/// The threads of a stopped process with their registers, if all of them can be taken, and the calls that the runtime is not to make there.
+/// `filtered`: filters of system calls may be in the way. `follows`: what the process starts is observed, too.
+pub(super) fn threads(
+    tracees: &Tracees,
+    (filtered, follows): (bool, bool),
+    most: usize,
+) -> Result<(Vec<(Pid, Regs)>, Without)> {
+    let (mut threads, mut without) = (Vec::new(), Without::default());
+    let suspended = !follows && tracees.may_suspend_filters(tracees.anyone());
+    let terms = terms(tracees.pid(), suspended);
     for &tid in tracees.threads() {
         let regs = tracees.regs(tid).map_err(system("reading registers"))?;
         check(tid, &regs)?;
         // One thread may have filters that others do not have.
         if filtered || restricts_itself(tid) {
-            restrictions::check_filters(tid)?;
+            without = without.and(restrictions::check_filters(tid, terms)?);
         }
         threads.push((tid, regs));
     }
     match threads.len() {
         threads if threads > most => Err(AttachFailure::ManyThreads { threads, most }),
-        _ => Ok(threads),
+        _ => Ok((threads, without)),
     }
 }
 

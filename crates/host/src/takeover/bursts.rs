@@ -166,11 +166,13 @@ pub fn wake(remains: &Remains, pid: Pid, before: Option<&Code>) -> Result<()> {
         return Err(AttachFailure::LocksMemory);
     }
     let filtered = restricts_itself(pid);
-    let threads = threads(&tracees, filtered, MOST)?;
+    let follows = remains.follows(&tracees)?;
+    let (threads, without) = threads(&tracees, (filtered, follows), MOST)?;
     let same = before.is_some_and(|before| Code::of(pid).as_ref() == Some(before));
     let ids: Vec<u64> = threads.iter().map(|(tid, _)| tid.as_raw() as u64).collect();
     remains.expect_faults(&tracees)?;
     let areas = up(remains, &mut tracees, !same, &ids)?;
+    remains.leave_out(&tracees, without)?;
     let join = tracees.word(remains.control() + at_attached(offset_of!(Attached, join)));
     let join = join.map_err(system("reading the runtime's memory"))?;
     for ((tid, regs), area) in threads.into_iter().zip(areas) {
@@ -218,6 +220,7 @@ fn up(remains: &Remains, tracees: &mut Tracees, drop_all: bool, ids: &[u64]) -> 
     let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
     let mut run = || -> io::Result<Option<Vec<u8>>> {
         let loan = tracees.borrow(worker)?;
+        remains.tell_suspension(loan.tracees(), loan.suspends_filters())?;
         let mut answer = vec![0; bytes.len()];
         loop {
             loan.run(entry, told, told)?;

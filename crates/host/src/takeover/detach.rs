@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::unistd::Pid;
+use trommel_queue::seccomp::Without;
 use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED, ThreadPage};
 use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC, State};
 
@@ -167,6 +168,24 @@ impl Remains {
         let served = u32::from(serves_faults(tracees.pid()));
         let written = tracees.write(at, &served.to_le_bytes());
         written.map_err(system("writing the runtime's memory"))
+    }
+
+    /// Has the runtime leave out these calls. Before threads go in.
+    pub(crate) fn leave_out(&self, tracees: &Tracees, calls: Without) -> Result<()> {
+        let at = self.control + at_attached(offset_of!(Attached, without));
+        let written = tracees.write(at, &calls.0.to_le_bytes());
+        written.map_err(system("writing the runtime's memory"))
+    }
+
+    /// Tells the runtime whether filters judge the calls that it makes on loan.
+    pub(crate) fn tell_suspension(&self, tracees: &Tracees, suspends: bool) -> io::Result<()> {
+        let at = self.control + at_attached(offset_of!(Attached, suspends));
+        tracees.write(at, &u32::from(suspends).to_le_bytes())
+    }
+
+    /// Returns true if what the process starts is observed, too.
+    pub(crate) fn follows(&self, tracees: &Tracees) -> Result<bool> {
+        Ok(self.half(tracees, offset_of!(Control, setup.follow) as u64)? != 0)
     }
 
     /// Returns true if threads are native but for windows.
@@ -312,6 +331,8 @@ impl Remains {
         let worker = tracees.threads().first().copied();
         let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
         let loan = tracees.borrow(worker).map_err(gone)?;
+        self.tell_suspension(loan.tracees(), loan.suspends_filters())
+            .map_err(gone)?;
         // A trap of the app's that waited may have come first.
         while self.half(
             loan.tracees(),

@@ -304,7 +304,7 @@ fn keep(socket: &OwnedFd, pid: Pid, bursts: Option<Length>) {
             _ => Err(std::io::Error::other("the command has ended")),
         }
     };
-    let remains = match attach(pid, &mut prepare) {
+    let remains = match attach(pid, false, &mut prepare) {
         Ok(remains) => remains,
         Err(failure) => return say(format!("F{failure}")),
     };

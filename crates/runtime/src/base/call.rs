@@ -1,11 +1,23 @@
 //! System calls, raw, and those on descriptors.
 //!
 //! Nothing here knows of memory that is the runtime's, or of limits: both import this.
+//!
+//! # Calls that filters refuse
+//! A program may be observed although its filters (seccomp) refuse some calls of the runtime's, or end it for them. The host says which
+//! ([`trommel_queue::seccomp::Without`]). They are not made: to the rest of the runtime they seem to be calls that this kernel does not have. So
+//! each has another way, or is one that may fail.
+//!
+//! **I42 (calls under filters).** The runtime makes no call that a filter of the program may refuse.
 #![allow(unsafe_code)] // reason: system calls.
 
 use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 pub use linux_raw_sys::general as nr;
+use trommel_queue::seccomp::Without;
+
+use crate::base::syscalls::NUMBERS;
 
 /// A failed system call: the positive error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,15 +34,70 @@ impl Errno {
     pub const ENOTTY: Self = Self(25);
     /// A file is too large.
     pub const EFBIG: Self = Self(27);
+    /// There is no such call, or it is not made.
+    pub const ENOSYS: Self = Self(38);
 }
 
-/// Does a system call.
+/// Bits of [`Without`]: 0 in nearly every program.
+static WITHOUT: AtomicU64 = AtomicU64::new(0);
+/// A bit for each number of which some calls are not made.
+static TOUCHED: [AtomicU64; NUMBERS as usize / 64] =
+    [const { AtomicU64::new(0) }; NUMBERS as usize / 64];
+/// The process as it sees itself, once some calls are not made.
+static OWN: AtomicU32 = AtomicU32::new(0);
+
+/// Makes none of these calls from now on, and all others.
+pub fn do_without(calls: Without) {
+    if calls == Without::default() {
+        return WITHOUT.store(0, Relaxed);
+    }
+    // SAFETY: no arguments.
+    let pid = unsafe { made(nr::__NR_getpid, [0; 6]) };
+    OWN.store(pid as u32, Relaxed);
+    for number in calls.numbers().filter(|&number| number < NUMBERS) {
+        TOUCHED[number as usize / 64].fetch_or(1 << (number % 64), Relaxed);
+    }
+    WITHOUT.store(calls.0, Relaxed);
+}
+
+/// The calls that are not made.
+pub fn without() -> Without {
+    Without(WITHOUT.load(Relaxed))
+}
+
+/// Returns whether a call is one that is not made.
+#[inline]
+pub fn is_left_out(number: u32, args: &[u64; 6]) -> bool {
+    WITHOUT.load(Relaxed) != 0 && is_without(number, args)
+}
+
+#[cold]
+fn is_without(number: u32, args: &[u64; 6]) -> bool {
+    let touched = TOUCHED.get(number as usize / 64);
+    touched.is_some_and(|bits| bits.load(Relaxed) >> (number % 64) & 1 != 0)
+        && without().has(number, args, OWN.load(Relaxed))
+}
+
+/// Does a system call, unless it is left out.
 ///
 /// # Safety
 /// As the call itself: pointers among the arguments must be valid for what the call does with
 /// them, and it must not break what the rest of the program relies on.
 #[inline]
 pub unsafe fn call(nr: u32, args: [u64; 6]) -> i64 {
+    if is_left_out(nr, &args) {
+        return -i64::from(Errno::ENOSYS.0);
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { made(nr, args) }
+}
+
+/// Does a system call in any case: one of the app's, which filters are to judge.
+///
+/// # Safety
+/// The same as for [`call`].
+#[inline]
+pub unsafe fn made(nr: u32, args: [u64; 6]) -> i64 {
     let result;
     // SAFETY: the caller answers for the call; the registers it clobbers are declared.
     unsafe {

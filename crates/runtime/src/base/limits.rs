@@ -41,6 +41,7 @@ use trommel_queue::{Control, LIMITS};
 
 use crate::base::address::Range;
 use crate::base::call::{self, Errno, checked};
+use crate::base::hosted;
 use crate::base::own;
 
 /// A limit: soft and hard.
@@ -177,43 +178,62 @@ fn ours() -> [u64; 2] {
     sum
 }
 
-/// Calls `with` for each line of the memory map: addresses, whether it may be written, and whether it is private.
-pub fn each_mapping(mut with: impl FnMut(Range, bool, bool)) -> Option<()> {
-    let fd = open(c"/proc/thread-self/maps").ok()?;
-    let mut buffer = [0_u8; 1024];
-    // The line so far: its addresses, its permissions, and how many blanks there were.
-    let (mut start, mut word, mut blanks, mut flags) = (0_u64, 0_u64, 0_u32, [false; 2]);
-    let mut at = 0_u32;
-    let done = loop {
-        let n = match call::read(fd, &mut buffer) {
-            Ok(0) => break Some(()),
-            Ok(n) => n,
-            Err(_) => break None,
-        };
-        for &byte in &buffer[..n] {
+/// A line of the memory map, as far as it was read: its addresses, its permissions, and how many blanks there were.
+#[derive(Default)]
+struct Line {
+    start: u64,
+    word: u64,
+    blanks: u32,
+    flags: [bool; 2],
+    at: u32,
+}
+
+impl Line {
+    /// Reads on. Calls `with` at the ends of lines.
+    fn read(&mut self, bytes: &[u8], with: &mut impl FnMut(Range, bool, bool)) {
+        for &byte in bytes {
             match byte {
                 b'\n' => {
-                    with(Range { start, end: word }, flags[0], flags[1]);
-                    (start, word, blanks, flags, at) = (0, 0, 0, [false; 2], 0);
+                    let Self { start, word, .. } = *self;
+                    with(Range { start, end: word }, self.flags[0], self.flags[1]);
+                    *self = Self::default();
                 }
                 b' ' => {
-                    blanks += 1;
-                    at = 0;
+                    self.blanks += 1;
+                    self.at = 0;
                 }
-                b'-' if blanks == 0 => {
-                    start = word;
-                    word = 0;
+                b'-' if self.blanks == 0 => {
+                    self.start = self.word;
+                    self.word = 0;
                 }
-                _ if blanks == 0 => {
-                    word = word << 4 | u64::from((byte as char).to_digit(16).unwrap_or(0));
+                _ if self.blanks == 0 => {
+                    let digit = (byte as char).to_digit(16).unwrap_or(0);
+                    self.word = self.word << 4 | u64::from(digit);
                 }
-                _ if blanks == 1 => {
-                    flags[0] |= at == 1 && byte == b'w';
-                    flags[1] |= at == 3 && byte == b'p';
-                    at += 1;
+                _ if self.blanks == 1 => {
+                    self.flags[0] |= self.at == 1 && byte == b'w';
+                    self.flags[1] |= self.at == 3 && byte == b'p';
+                    self.at += 1;
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// Calls `with` for each line of the memory map: addresses, whether it may be written, and whether it is private.
+pub fn each_mapping(mut with: impl FnMut(Range, bool, bool)) -> Option<()> {
+    let mut line = Line::default();
+    let fd = match open(c"/proc/thread-self/maps") {
+        Err(Errno::ENOSYS) => return hosted::text(|bytes| line.read(bytes, &mut with)),
+        opened => opened.ok()?,
+    };
+    let mut buffer = [0_u8; 1024];
+    let done = loop {
+        match call::read(fd, &mut buffer) {
+            Ok(0) => break Some(()),
+            Ok(n) => line.read(&buffer[..n], &mut with),
+            Err(_) => break None,
         }
     };
     call::close(fd);

@@ -10,7 +10,9 @@
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
 //! | [`emit`] | writing of machine code |
 //! | [`ended`] | the end of a thread, as the kernel knows it |
+//! | [`guarded`] | memory that may not be there, copied without the kernel |
 //! | [`heap`] | the runtime's allocator |
+//! | [`hosted`] | the memory map, as the host reads it |
 //! | [`ids`] | numbers of things, each a type |
 //! | [`keys`] | memory protection keys |
 //! | [`knock`] | the signal by which the host calls a thread into the runtime |
@@ -34,7 +36,9 @@ pub mod counted;
 pub mod decode;
 pub mod emit;
 pub mod ended;
+pub mod guarded;
 pub mod heap;
+pub mod hosted;
 pub mod ids;
 pub mod keys;
 pub mod knock;

@@ -362,7 +362,10 @@ pub fn send_again(info: &Info) {
     if unsafe { sys::call(nr::__NR_rt_sigqueueinfo, args) } != 0 {
         // Only the first thread may send it as if another process had. That it comes matters more than from whom.
         // SAFETY: nothing is written to.
-        let _ = unsafe { sys::call(nr::__NR_kill, [pid, signal, 0, 0, 0, 0]) };
+        if unsafe { sys::call(nr::__NR_kill, [pid, signal, 0, 0, 0, 0]) } != 0 {
+            // A filter leaves this alone. This thread may take it in any case.
+            queue(info);
+        }
     }
 }
 

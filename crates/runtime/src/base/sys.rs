@@ -6,9 +6,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::base::keys::with_keys_lifted;
-use crate::base::{limits, own};
+use crate::base::{guarded, limits, own};
 
-pub use crate::base::call::{Errno, call, checked, close, nr, read};
+pub use crate::base::call::{Errno, call, checked, close, is_left_out, nr, read};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -283,6 +283,12 @@ pub fn open(path: &core::ffi::CStr) -> Result<i32, Errno> {
     limits::open(path)
 }
 
+/// Returns whether files are opened for reading at all.
+pub fn opens_files() -> bool {
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
+    !is_left_out(nr::__NR_openat, &[0, 0, flags, 0, 0, 0])
+}
+
 /// A mapping, as the kernel reports one of `/proc/PID/maps` (`procmap_query`).
 #[repr(C)]
 #[derive(Default)]
@@ -528,22 +534,45 @@ pub fn complain(bytes: &[u8]) {
 /// # Safety
 /// `number` is one of the two calls, and may do to `local` what it does.
 unsafe fn across(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
+    let args = [
+        // Not the process: its first thread may be gone, and then has no memory.
+        gettid() as u64,
+        local.as_ptr() as u64,
+        1,
+        remote.as_ptr() as u64,
+        remote.len() as u64,
+        0,
+    ];
+    if is_left_out(number, &args) {
+        // SAFETY: the caller answers for `local`; the rest is there, or not.
+        return unsafe { across_by_hand(number, local, remote) };
+    }
     // SAFETY: the caller answers for `local`; the kernel checks the rest.
-    let n = unsafe {
-        call(
-            number,
-            [
-                // Not the process: its first thread may be gone, and then has no memory.
-                gettid() as u64,
-                local.as_ptr() as u64,
-                1,
-                remote.as_ptr() as u64,
-                remote.len() as u64,
-                0,
-            ],
-        )
-    };
+    let n = unsafe { call(number, args) };
     n.max(0) as usize
+}
+
+/// The same without the kernel.
+///
+/// # Safety
+/// The same.
+unsafe fn across_by_hand(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
+    let mut copied = 0;
+    for &[at, len] in remote {
+        let here = local[0] + copied as u64;
+        let len = len.min(local[1] - copied as u64);
+        let (to, from) = match number {
+            nr::__NR_process_vm_readv => (here, at),
+            _ => (at, here),
+        };
+        // SAFETY: the caller answers for `local`; what may not be there is guarded.
+        let n = unsafe { guarded::copy(to, from, len) };
+        copied += n;
+        if (n as u64) < len {
+            break;
+        }
+    }
+    copied
 }
 
 /// Reads a few bytes at the start of the page of `address`, as the kernel reads arguments of a call: that brings the page, lets a
@@ -554,8 +583,14 @@ pub fn reach(address: u64) -> bool {
     const MODIFY: u64 = 3;
     let page = address & !(PAGE - 1);
     let nothing = u64::MAX;
+    let args = [nothing, MODIFY, nothing, page, 0, 0];
+    if is_left_out(nr::__NR_epoll_ctl, &args) {
+        let mut byte = 0_u8;
+        // SAFETY: room for a byte, and what may not be there is guarded.
+        return unsafe { guarded::copy(&raw mut byte as u64, page, 1) == 1 };
+    }
     // SAFETY: the kernel reads what is at `page`, and then finds that there is no such descriptor.
-    unsafe { call(nr::__NR_epoll_ctl, [nothing, MODIFY, nothing, page, 0, 0]) != EFAULT }
+    unsafe { call(nr::__NR_epoll_ctl, args) != EFAULT }
 }
 
 /// Faults of the program are served by its own threads, or were at some time (`userfaultfd`).

@@ -443,25 +443,27 @@ fn begin(at: u64) -> Option<u64> {
 /// Maps memory for code at an address, if nothing is there. Returns whether it did.
 fn map(at: u64, bytes: u64) -> bool {
     // SAFETY: without MAP_FIXED an existing mapping is never replaced.
-    let got = unsafe {
+    let mapped = |flag| unsafe {
         sys::mmap(&sys::Map {
             at,
             len: bytes as usize,
             prot: nr::PROT_READ | nr::PROT_WRITE | nr::PROT_EXEC,
-            flags: nr::MAP_PRIVATE
-                | nr::MAP_ANONYMOUS
-                | nr::MAP_NORESERVE
-                | nr::MAP_FIXED_NOREPLACE,
+            flags: nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE | flag,
             fd: -1,
             offset: 0,
         })
+    };
+    let got = match mapped(nr::MAP_FIXED_NOREPLACE) {
+        // A filter refuses the flag. The address alone is a hint.
+        Err(sys::Errno::ENOSYS) => mapped(0),
+        got => got,
     };
     if got == Ok(at) {
         own::add(at, bytes);
         return true;
     }
     if let Ok(got) = got {
-        // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).
+        // SAFETY: the mapping is the one just made (the address was a hint).
         unsafe { sys::munmap(got, bytes as usize) };
     }
     false

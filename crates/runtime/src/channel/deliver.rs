@@ -24,6 +24,7 @@ use trommel_queue::{
 };
 
 use super::slot::Mapped;
+use crate::base::hosted::ring;
 use crate::base::ids::ChunkId;
 use crate::base::stress;
 use crate::base::sys;
@@ -105,14 +106,6 @@ impl Writer {
         // SAFETY: as in `at`.
         unsafe { self.pointer.write_volatile(to) }
     }
-}
-
-/// Makes the host look at what there is.
-pub fn ring(directory: &Directory) {
-    let sleeps = &directory.bell;
-    protocol::rouse(sleeps, || {
-        sys::futex_wake(sleeps, 1, false);
-    });
 }
 
 impl Queue {

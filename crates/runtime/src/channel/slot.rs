@@ -10,8 +10,9 @@ use trommel_queue::queries::{LOADS, Posted, Queries};
 use trommel_queue::{
     CHUNK, CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_TABLE_OFFSET,
     COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, Chunk, Control, CounterArray, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, Directory, GROWING, Growing, POOL_OFFSET, POSTED_OFFSET, PREFETCH_OFFSET,
-    QUERIES_OFFSET, REQUEST_OFFSET, Request, THREAD_PAGE, THREAD_PAGES_OFFSET, mapped_bytes,
+    DIRECTORY_BYTES, Directory, GROWING, Growing, MAP_OFFSET, MapText, POOL_OFFSET, POSTED_OFFSET,
+    PREFETCH_OFFSET, QUERIES_OFFSET, REQUEST_OFFSET, Request, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    mapped_bytes,
 };
 
 use crate::base::address::Range;
@@ -87,6 +88,12 @@ impl Mapped {
     pub fn converge(&self) -> &'static Converge {
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + CONVERGE_OFFSET as u64) as *const Converge) }
+    }
+
+    /// The text of answers about the memory map. Only without windows.
+    pub fn map_text(&self) -> &'static MapText {
+        // SAFETY: inside the mapping, which is ours for good; all atomics.
+        unsafe { &*((self.base + MAP_OFFSET as u64) as *const MapText) }
     }
 
     /// The request to the host.

@@ -5,6 +5,7 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
+use crate::base::call;
 use crate::base::sys;
 
 /// The arguments of the call that is about to be made.
@@ -17,7 +18,7 @@ pub fn args(context: &Context) -> [u64; 6] {
 pub fn raw(context: &Context, number: u32) -> i64 {
     // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
     // the caller.
-    unsafe { sys::call(number, args(context)) }
+    unsafe { call::made(number, args(context)) }
 }
 
 /// A call into the kernel's emulated page: does the call and returns for it. Returns false if it faults: nothing has changed

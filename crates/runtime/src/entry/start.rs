@@ -29,6 +29,7 @@ use crate::base::area::{
     WHOLE_BYTES,
 };
 use crate::base::heap::Heap;
+use crate::base::hosted;
 use crate::base::limits;
 use crate::base::phase::Phases;
 use crate::base::processor;
@@ -187,6 +188,9 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     current::serve(process);
     if control.setup.options.load(Relaxed) != 0 {
         Heap::guarded_by(process.runtime.word());
+    }
+    if plan.window == 0 {
+        hosted::ask_at(&control.map, mapped.map_text(), mapped.directory());
     }
     if attaches || plan.window != 0 {
         // Made natively.

@@ -29,6 +29,9 @@ use crate::base::sys;
 
 /// Bytes of a name of a file that are looked at.
 const NAME: usize = 512;
+/// The kind of a file in its mode, and the kind with contents of its own.
+const FORMAT: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
 
 /// A file, as the kernel identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,8 +58,6 @@ pub struct Mapped<'a> {
 impl File {
     /// Returns the file of a descriptor.
     pub fn of(fd: i32) -> Option<Self> {
-        const FORMAT: u32 = 0o170_000;
-        const REGULAR: u32 = 0o100_000;
         const OF_DESCRIPTOR: u64 = 0x1000;
         // Nobody is asked: the file may be of a server that is this process.
         const NOT_SYNCHRONIZED: u64 = 0x4000;
@@ -70,6 +71,9 @@ impl File {
             statx.as_mut_ptr() as u64,
             0,
         ];
+        if sys::is_left_out(nr::__NR_statx, &args) {
+            return Some(Status::of(fd)?.file());
+        }
         // SAFETY: room for what the kernel writes: as `struct statx`, mode, inode and device among others.
         let result = unsafe { sys::call(nr::__NR_statx, args) };
         (result == 0).then_some(Self {
@@ -86,12 +90,51 @@ impl File {
             return false;
         }
         let mut name = [0; NAME];
+        let plain = |name| -> &[u8] { <[u8]>::strip_suffix(name, DELETED).unwrap_or(name) };
+        // Without names, two files of one number are taken for one: that is rare.
         mapping.device == self.device
-            || sys::link_of(fd, &mut name).is_some_and(|len| {
-                let plain = |name| -> &[u8] { <[u8]>::strip_suffix(name, DELETED).unwrap_or(name) };
-                plain(&name[..len]) == plain(mapping.path)
-            })
+            || !names_files()
+            || sys::link_of(fd, &mut name)
+                .is_some_and(|len| plain(&name[..len]) == plain(mapping.path))
     }
+}
+
+/// What the kernel says of a descriptor where `statx` is left out, as `struct stat` has it.
+struct Status([u64; 18]);
+
+impl Status {
+    fn of(fd: i32) -> Option<Self> {
+        let mut words = [0_u64; 18];
+        let args = [fd as u64, words.as_mut_ptr() as u64, 0, 0, 0, 0];
+        // SAFETY: room for what the kernel writes.
+        let result = unsafe { sys::call(nr::__NR_fstat, args) };
+        (result == 0).then_some(Self(words))
+    }
+
+    fn is_regular(&self) -> bool {
+        self.0[3] as u32 & FORMAT == REGULAR
+    }
+
+    fn file(&self) -> File {
+        let device = self.0[0];
+        let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
+        let minor = device & 0xff | device >> 12 & !0xff;
+        File {
+            device: [major as u32, minor as u32],
+            inode: self.0[1],
+            regular: self.is_regular(),
+        }
+    }
+
+    /// Returns whether it may be a file of the kernel's: those have no bytes, and take no room.
+    fn may_be_kernels(&self) -> bool {
+        self.is_regular() && self.0[6] == 0 && self.0[8] == 0
+    }
+}
+
+/// Returns whether the kernel is asked for names of files.
+fn names_files() -> bool {
+    !sys::is_left_out(nr::__NR_readlink, &[0; 6])
 }
 
 /// Returns whether a descriptor may be written to.
@@ -99,26 +142,33 @@ pub fn is_writable(fd: i32) -> bool {
     const GET_FLAGS: u64 = 3;
     const ACCESS: i64 = 3;
     const ONLY_PATH: i64 = 0o10_000_000;
+    let args = [fd as u64, GET_FLAGS, 0, 0, 0, 0];
+    if sys::is_left_out(nr::__NR_fcntl, &args) {
+        return true;
+    }
     // SAFETY: no memory is involved.
-    let flags = unsafe { sys::call(nr::__NR_fcntl, [fd as u64, GET_FLAGS, 0, 0, 0, 0]) };
+    let flags = unsafe { sys::call(nr::__NR_fcntl, args) };
     flags > 0 && flags & ACCESS != 0 && flags & ONLY_PATH == 0
 }
 
-/// Returns whether a descriptor is of the file of a process's memory.
+/// Returns whether a descriptor is of the file of a process's memory, or may be where the kernel is not asked.
 pub fn is_memory(fd: i32) -> bool {
     const PROC: u64 = 0x9fa0;
     // As `struct statfs`, of which the first word is the kind.
     let mut statfs = [0_u64; 15];
     let args = [fd as u64, statfs.as_mut_ptr() as u64, 0, 0, 0, 0];
+    if sys::is_left_out(nr::__NR_fstatfs, &args) || !names_files() {
+        return Status::of(fd).is_none_or(|status| status.may_be_kernels());
+    }
     // SAFETY: room for what the kernel writes.
     let result = unsafe { sys::call(nr::__NR_fstatfs, args) };
     result == 0 && statfs[0] == PROC && is_named(fd, b"/mem")
 }
 
-/// Returns whether the name of the file of a descriptor ends so.
+/// Returns whether the name of the file of a descriptor ends so, or may where the kernel is not asked.
 pub fn is_named(fd: i32, end: &[u8]) -> bool {
     let mut name = [0; NAME];
-    sys::link_of(fd, &mut name).is_some_and(|len| name[..len].ends_with(end))
+    !names_files() || sys::link_of(fd, &mut name).is_some_and(|len| name[..len].ends_with(end))
 }
 
 /// Returns whether this process has the file of a mapping open for writing.

@@ -1,11 +1,12 @@
 //! Entries of the kernel's list of mappings: asked for one by one, or read as text.
 //!
 //! The kernel is asked for one entry where it can answer that (from Linux 6.11 on). The text is read elsewhere, and where the runtime has
-//! split entries.
+//! split entries. For a program that may not open `/proc` the host is asked ([`crate::base::hosted`]).
 
 use alloc::vec::Vec;
 
 use crate::base::address::{AppPc, Range};
+use crate::base::hosted;
 use crate::base::ids::RegionId;
 use crate::base::sys;
 use crate::memory::files::Mapped;
@@ -238,8 +239,16 @@ const MAPS: &core::ffi::CStr = c"/proc/thread-self/maps";
 
 /// The whole map as it is now.
 pub fn read_all() -> Option<Vec<Mapping>> {
-    let fd = sys::open(MAPS).ok()?;
+    let lines = |text: Vec<u8>| text.split(|&c| c == b'\n').filter_map(parse_line).collect();
     let mut text = Vec::new();
+    let fd = match sys::open(MAPS) {
+        Ok(fd) => fd,
+        Err(sys::Errno::ENOSYS) => {
+            hosted::text(|piece| text.extend_from_slice(piece))?;
+            return Some(lines(text));
+        }
+        Err(_) => return None,
+    };
     let mut buffer = [0u8; 4096];
     let complete = loop {
         match sys::read(fd, &mut buffer) {
@@ -249,7 +258,7 @@ pub fn read_all() -> Option<Vec<Mapping>> {
         }
     };
     sys::close(fd);
-    complete.then(|| text.split(|&c| c == b'\n').filter_map(parse_line).collect())
+    complete.then(|| lines(text))
 }
 
 /// The mapping that holds `pc`, if there is one; the error of a kernel that cannot be asked.
@@ -259,7 +268,10 @@ pub(super) fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
     const EXECUTABLE: u64 = 4;
     const SHARED: u64 = 8;
     let mut name = [0; 4096];
-    let fd = sys::open(MAPS)?;
+    let fd = match sys::open(MAPS) {
+        Err(sys::Errno::ENOSYS) => return told(pc, &mut name),
+        opened => opened?,
+    };
     let answer = sys::mapping_at(fd, pc.0, &mut name);
     sys::close(fd);
     let m = match answer {
@@ -285,6 +297,19 @@ pub(super) fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
         written: false,
         named: Named::Unreported,
     }))
+}
+
+/// The mapping that holds `pc`, as the host says. `line`: room for its text.
+fn told(pc: AppPc, line: &mut [u8]) -> Result<Option<Mapping>, sys::Errno> {
+    let (bytes, written) = hosted::entry(pc.0, line).ok_or(sys::Errno::ENOSYS)?;
+    let found = parse_line(&line[..bytes]);
+    Ok(found.map(|mapping| Mapping { written, ..mapping }))
+}
+
+/// Returns whether the process has the file of the code at `pc` open for writing, as far as the host must be asked.
+pub(super) fn is_told_written(pc: AppPc) -> bool {
+    // Silence is no promise.
+    !sys::opens_files() && hosted::entry(pc.0, &mut []).is_none_or(|(_, written)| written)
 }
 
 /// Returns whether no other process can write what is mapped at an address.

@@ -28,7 +28,9 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::{AppPc, Range};
 use crate::memory::files::{File, is_any_open, is_open};
-use crate::memory::mapping::{Mapping, Named, Nature, Presence, Reached, query, read_all};
+use crate::memory::mapping::{
+    Mapping, Named, Nature, Presence, Reached, is_told_written, query, read_all,
+};
 use crate::memory::pages::Pages;
 
 /// Knowledge about an address.
@@ -142,7 +144,9 @@ impl Regions {
             return false;
         }
         let same = |file: &File| file.inode == mapping.inode && file.device == mapping.device;
-        self.shared.iter().any(same) || is_open(&mapping.file())
+        self.shared.iter().any(same)
+            || is_open(&mapping.file())
+            || is_told_written(AppPc(mapping.range.start))
     }
 
     /// The process may write to a file from now on, which `fd` is a descriptor of. Returns the known regions of its code that were not

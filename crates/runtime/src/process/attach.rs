@@ -37,12 +37,14 @@ use crate::engine::interrupted::Interrupted;
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
+use trommel_queue::seccomp::Without;
 use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
-use trommel_queue::{Detached, State};
+use trommel_queue::{Control, Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::blocked::Blocked;
+use crate::base::call;
 use crate::base::limits;
 use crate::base::own;
 use crate::base::signals::Info;
@@ -132,6 +134,8 @@ pub fn give_up() -> ! {
 pub unsafe extern "C" fn join(context: &mut Context) {
     // SAFETY: the host leads each thread to an area of its own.
     let thread = unsafe { Thread::of(context) };
+    let attached = &thread.process.queue.control().attached;
+    call::do_without(Without(attached.without.load(Relaxed)));
     let thread_page = thread.thread_page();
     for (to, from) in context.regs.iter_mut().zip(&thread_page.regs) {
         *to = from.load(Relaxed);
@@ -151,7 +155,7 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     signals::use_stack(&thread.signals.own_stack);
     thread.is_current();
     let process = thread.process;
-    if process.queue.control().attached.faults_served.load(Relaxed) != 0 {
+    if attached.faults_served.load(Relaxed) != 0 {
         sys::serve_faults();
     }
     sys::expect_filters();
@@ -219,13 +223,31 @@ pub fn wait_to_depart(thread: &Thread) {
 /// Only `arch::farewell` may call this, when no thread is under control.
 #[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
+    with_filters_suspended(|control| match give_back::is_done() {
+        true => limits::exact(),
+        false => part(control),
+    });
+    let attached = &current::process().queue.control().attached;
+    attached.bid_farewell.store(1, SeqCst);
+    stop_for_host()
+}
+
+/// Does something in the thread that the host has borrowed, with all of the runtime's calls where the host suspends filters of that thread.
+/// Others may be on their way out, under theirs: they never see the difference, as they stand still.
+pub(super) fn with_filters_suspended<T>(work: impl FnOnce(&Control) -> T) -> T {
     let control = current::process().queue.control();
-    let attached = &control.attached;
-    if give_back::is_done() {
-        limits::exact();
-        attached.bid_farewell.store(1, SeqCst);
-        stop_for_host();
+    let before = call::without();
+    if control.attached.suspends.load(SeqCst) != 0 {
+        call::do_without(Without::default());
     }
+    let done = work(control);
+    call::do_without(before);
+    done
+}
+
+/// Gives the kernel back what it keeps for the app.
+fn part(control: &Control) {
+    let attached = &control.attached;
     let mut runtime = current::process().runtime.lock();
     match runtime.has_windows() {
         true => {
@@ -241,8 +263,6 @@ pub unsafe extern "C" fn farewell() -> ! {
     limits::farewell(control);
     locking::detached();
     drop(runtime);
-    attached.bid_farewell.store(1, SeqCst);
-    stop_for_host()
 }
 
 const _: upcalls::Left = farewell;

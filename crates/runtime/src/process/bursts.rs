@@ -41,6 +41,7 @@ use crate::engine::parts::WayOut;
 use crate::engine::signals::Actions;
 use crate::engine::state::{Process, Runtime, Thread};
 use crate::memory::locking;
+use crate::process::attach::with_filters_suspended;
 use crate::process::give_back;
 use crate::process::loan::stop_for_host;
 
@@ -74,7 +75,8 @@ pub unsafe extern "C" fn wake(told: *mut Wake) -> ! {
         (&mut *told, core::slice::from_raw_parts_mut(ids, count))
     };
     let process = current::process();
-    let awake = (!give_back::is_done()).then(|| up(process, told, ids));
+    let up = |_: &_| (!give_back::is_done()).then(|| up(process, told, ids));
+    let awake = with_filters_suspended(up);
     told.drop_all = match awake.flatten() {
         Some(()) => AWAKE,
         None => ASLEEP,

@@ -5,13 +5,19 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
 use crate::base::area::Context;
+use crate::base::call;
 use crate::base::limits;
 use crate::base::sys;
 use crate::engine::state::Thread;
-use crate::engine::vsyscall::raw;
+use crate::engine::vsyscall::{args, raw};
 use crate::memory::locking;
 
 const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
+/// A flag that `mlockall` does not have.
+const NO_FLAG: u64 = 1 << 16;
+/// An address that no program can have memory at.
+const NOWHERE: u64 = 1;
 
 /// The app has made a mapping of `len` bytes, or was refused it: what it is told.
 pub fn made(thread: &Thread, result: i64, len: u64) -> i64 {
@@ -56,12 +62,34 @@ pub fn brk(thread: &Thread, context: &Context, wanted: u64) -> i64 {
 
 /// `mlockall` or `munlockall` of the app.
 pub fn lock_all(thread: &Thread, context: &Context, number: u32, flags: u64) -> i64 {
+    if number == nr::__NR_mlockall
+        && let Err(refused) = judged(context, number, (0, flags | NO_FLAG), EINVAL)
+    {
+        return refused;
+    }
     let _runtime = thread.process.runtime.lock();
     if number == nr::__NR_mlockall {
         return locking::lock_all(flags);
     }
     locking::forget();
     raw(context, number)
+}
+
+/// Has the filters of the program judge a call that is answered here. The call is made with another value for one argument, for which the kernel itself
+/// has the error `harmless`, and does nothing. Another answer is a filter's.
+fn judged(
+    context: &Context,
+    number: u32,
+    (argument, value): (usize, u64),
+    harmless: i64,
+) -> Result<(), i64> {
+    let mut args = args(context);
+    args[argument] = value;
+    // SAFETY: the kernel refuses it for that argument.
+    match unsafe { call::made(number, args) } {
+        result if result == harmless => Ok(()),
+        result => Err(result),
+    }
 }
 
 fn limit_at(at: u64) -> Option<limits::Limit> {
@@ -89,6 +117,18 @@ pub fn limit(thread: &Thread, context: &Context, number: u32, a: &[u64; 6]) -> i
     let Some(place) = place else {
         return raw(context, number);
     };
+    if new == 0 {
+        // The kernel's limit may be higher: the program's own is written over it.
+        let asked = raw(context, number);
+        if asked != 0 {
+            return asked;
+        }
+    } else {
+        let argument = if number == nr::__NR_setrlimit { 1 } else { 2 };
+        if let Err(refused) = judged(context, number, (argument, NOWHERE), EFAULT) {
+            return refused;
+        }
+    }
     let wanted = match (new, limit_at(new)) {
         (0, _) if number == nr::__NR_prlimit64 || number == nr::__NR_getrlimit => None,
         (_, None) => return EFAULT,

@@ -3,7 +3,7 @@
 //! # The rule
 //! * What only asks changes nothing.
 //! * A filter that allows all calls that the runtime makes leaves the program observed. Whether it does is found out
-//!   from the filter itself, before it is set ([`trommel_queue::seccomp`]).
+//!   from the filter itself, before it is set ([`trommel_queue::seccomp`]). A program that was attached does without many of them ([`call`]).
 //! * A filter may have calls of the program's reported to its handler of SIGSYS (`crate::process::signal::reported`).
 //! * Any other filter, strict mode, and syscall user dispatch detach the program before the call. Syscall user dispatch
 //!   compares the address that a call is made from, which in the code cache is another one.
@@ -17,14 +17,17 @@
 
 #![allow(unsafe_code)] // reason: makes calls of the app's, and undoes them.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use trommel_queue::Detached;
-use trommel_queue::seccomp::{self, Instruction, MAX_INSTRUCTIONS};
+use trommel_queue::seccomp::{self, Instruction, MAX_INSTRUCTIONS, Terms};
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
 
+use crate::base::call;
 use crate::base::signals;
 use crate::base::sys;
 use crate::crossing::arch;
@@ -124,20 +127,43 @@ fn by_filter(thread: &Thread, program: u64) -> Option<Detached> {
     // Without the lock: the program's memory may take its time.
     let is_read = sys::copy_checked(at, &mut bytes);
     filter.extend(bytes.as_chunks::<BYTES>().0.iter().map(Instruction::of));
-    if is_read && !seccomp::allows(&filter, &seccomp::SEQUENCES) {
-        sequences::forbid();
-    }
-    if is_read && !seccomp::allows(&filter, &seccomp::RESIDENT) {
-        sys::hide_residence();
-    }
-    if is_read && seccomp::may_report(&filter) {
-        sys::expect_reports();
-    }
-    let refused = is_read && !seccomp::is_malformed(&filter) && seccomp::refused(&filter).is_some();
+    let refused = is_read && is_refusing(thread, &filter);
     let heap = runtime.lock();
     drop((bytes, filter));
     drop(heap);
     (refused && may_set_filters()).then_some(Detached::Seccomp)
+}
+
+/// Returns whether a filter that is about to be set refuses what the runtime needs. If it does not, the runtime is ready for it.
+fn is_refusing(thread: &Thread, filter: &[Instruction]) -> bool {
+    let control = thread.process.queue.control();
+    let terms = Terms {
+        pid: Some(sys::getpid() as u32),
+        suspended: control.attached.suspends.load(Relaxed) != 0
+            && control.setup.follow.load(Relaxed) == 0
+            && !thread.process.has_windows(),
+        bases: arch::has_base_instructions(),
+    };
+    let allows = |call| seccomp::allows(filter, call, terms.pid);
+    if !allows(&seccomp::SEQUENCES) {
+        sequences::forbid();
+    }
+    if !allows(&seccomp::RESIDENT) {
+        sys::hide_residence();
+    }
+    if seccomp::may_report(filter) {
+        sys::expect_reports();
+    }
+    if seccomp::is_malformed(filter) {
+        return false;
+    }
+    let refused = seccomp::refused(filter, terms).is_some();
+    if !refused {
+        // Nobody is reading the memory map just then.
+        let _runtime = thread.process.runtime.lock();
+        call::do_without(call::without().and(seccomp::without(filter, terms)));
+    }
+    refused
 }
 
 /// Returns whether the kernel lets this thread set a filter: it can gain no privileges, or has this one. True where that cannot be read.

@@ -1,6 +1,7 @@
 //! Chores that compare behaviour or counts with an oracle, and fail on a difference.
 
 mod benchmark;
+mod chromium;
 mod conform;
 mod containers;
 mod corpus;
@@ -21,6 +22,7 @@ pub(crate) enum Chore {
     Real(real::Args),
     Conform(conform::Args),
     Containers(containers::Args),
+    Chromium(chromium::Args),
     Gc(gc::Stress),
     Long(long::Args),
     Parquet(parquet::Args),
@@ -35,6 +37,7 @@ impl Chore {
             Chore::Real(args) => real::run(args),
             Chore::Conform(args) => conform::run(args),
             Chore::Containers(args) => containers::run(args),
+            Chore::Chromium(args) => chromium::run(args),
             Chore::Gc(args) => gc::stress(args),
             Chore::Long(args) => long::run(args),
             Chore::Parquet(args) => parquet::run(args),

@@ -211,12 +211,25 @@ impl Shared {
         protocol::answer(answered, asked, || futex_wake(answered));
     }
 
+    /// A question about the memory map, if one is not answered.
+    pub fn map_asked(&self) -> Option<u32> {
+        let map = &self.control().map;
+        protocol::asked(&map.asked, &map.answered)
+    }
+
+    /// There is an answer about the memory map.
+    pub fn map_answered(&self, asked: u32) {
+        let answered = &self.control().map.answered;
+        protocol::answer(answered, asked, || futex_wake(answered));
+    }
+
     /// Returns whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
     pub fn is_idle(&self, taken: u64) -> bool {
         self.control().chunks.published.0.load(SeqCst) == taken
             && self.settle_asked().is_none()
             && self.interrupts_asked().is_none()
             && self.post_asked().is_none()
+            && self.map_asked().is_none()
             && !matches!(
                 self.request_state().load(SeqCst),
                 Request::ASKED | Request::FAILED

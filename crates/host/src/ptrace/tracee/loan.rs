@@ -1,4 +1,7 @@
 //! Threads on loan: stopped threads that do system calls for us, or run code of ours, and are given back as they were.
+//!
+//! Filters of system calls (seccomp) are suspended meanwhile, where the kernel lets us: what we have a thread do is ours, not the program's.
+//! No instruction of the program's is executed on loan.
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
@@ -27,9 +30,16 @@ pub struct Loan<'a> {
     /// Vector registers as `XSAVE` lays them out: a thread on loan may use all of them.
     vectors: Vec<u8>,
     mask: u64,
+    /// Its filters of system calls are suspended.
+    suspends: bool,
 }
 
 impl Loan<'_> {
+    /// Returns whether filters of system calls (seccomp) do not judge what the thread does meanwhile. The kernel grants that to CAP_SYS_ADMIN.
+    pub fn suspends_filters(&self) -> bool {
+        self.suspends
+    }
+
     /// The threads of the process.
     pub fn tracees(&self) -> &Tracees {
         self.tracees
@@ -75,6 +85,9 @@ impl Loan<'_> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         // It may have been killed.
+        if self.suspends {
+            suspend_filters(self.tid, false);
+        }
         let _ = self.tracees.set_regs(self.tid, &self.regs);
         let _ = set_vectors(self.tid, &mut self.vectors);
         let _ = self.tracees.set_mask(self.tid, self.mask);
@@ -238,8 +251,22 @@ impl Tracees {
             regs,
             vectors,
             mask,
+            suspends: suspend_filters(tid, true),
         })
     }
+
+    /// Returns whether filters of a stopped thread could be suspended.
+    pub fn may_suspend_filters(&self, tid: Pid) -> bool {
+        suspend_filters(tid, true) && suspend_filters(tid, false)
+    }
+}
+
+/// Has the kernel judge system calls of a stopped thread by its filters or not. Returns whether that was done.
+fn suspend_filters(tid: Pid, suspend: bool) -> bool {
+    const SUSPEND_SECCOMP: libc::c_int = 1 << 21;
+    let options = libc::PTRACE_O_TRACESYSGOOD | if suspend { SUSPEND_SECCOMP } else { 0 };
+    // SAFETY: options are a number.
+    unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, tid.as_raw(), 0, options) == 0 }
 }
 
 /// The x87, vector and further state of a stopped thread, as `XSAVE` lays it out.

@@ -20,6 +20,7 @@ use crate::takeover::detach;
 impl Process {
     /// Does what there is to do now. Returns the news.
     pub fn serve(&mut self) -> Vec<News> {
+        self.map.serve(&self.shared, self.identity.pid);
         self.sample();
         self.compiled.look();
         self.fold();

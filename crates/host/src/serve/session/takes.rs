@@ -228,7 +228,7 @@ impl Session<'_> {
         let keeper = match alone {
             false => Some(Rc::new(Keeper::begin(pid, bursts, prepare)?)),
             true => {
-                let taken = attach(pid, &mut prepare);
+                let taken = attach(pid, true, &mut prepare);
                 taken.map_err(|failure| failure.to_string())?;
                 None
             }

@@ -14,7 +14,7 @@ const ARCH_GET_FS: u64 = 0x1003;
 const ARCH_GET_GS: u64 = 0x1004;
 
 /// The kernel has enabled the instructions for it. Set before there is a second thread.
-static ENABLED: AtomicBool = AtomicBool::new(false);
+pub(super) static ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Switches from system calls to the instructions.
 ///

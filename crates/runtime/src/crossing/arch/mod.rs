@@ -28,6 +28,7 @@ use crate::base::area::{
     CONTEXT_OFFSET, Context, INDIRECT_TABLE, Reason, SECOND_ENTRIES, SECOND_KEYS, SECOND_SEED,
 };
 use crate::base::counted::Why;
+use crate::base::guarded;
 use crate::base::signals::AltStack;
 use crate::base::sys;
 
@@ -510,7 +511,7 @@ impl Landmarks {
         let words =
             peek::read_words as *const () as u64..peek::trommel_words_ended as *const () as u64;
         let same = peek::is_same as *const () as u64..peek::trommel_same_failed as *const () as u64;
-        let mut attempts = [peek, poke, words, same, stamp].into_iter();
+        let mut attempts = [peek, poke, words, same, stamp, guarded::attempt()].into_iter();
         let found = attempts.find(|attempt| attempt.contains(&pc));
         found.map(|attempt| attempt.end)
     }
@@ -596,10 +597,16 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
         "pop r15",
         "ret",
         "2:",
+        "cmp byte ptr [rip + {instructions}], 0",
+        "je 3f",
+        "wrgsbase r15",
+        "jmp 4f",
+        "3:",
         "mov edi, 0x1001",                  // ARCH_SET_GS
         "mov rsi, r15",
         "mov eax, 158",                     // arch_prctl
         "syscall",
+        "4:",
         "mov rsp, gs:[{stack}]",
         "xor ebp, ebp",
         "mov rdi, gs:[{this}]",
@@ -610,6 +617,7 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
         this = const at!(this),
         context = const CONTEXT_OFFSET,
         begin = sym upcalls::trommel_begin,
+        instructions = sym bases::ENABLED,
         resume = sym resume,
     )
 }

@@ -21,8 +21,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use trommel_queue::Slot;
 
 use crate::base::area::THREAD_PAGE;
+use crate::base::hosted::ring;
 use crate::base::sys;
-use crate::channel::deliver::ring;
 use crate::engine::state::Runtime;
 use crate::engine::state::{Process, Thread};
 use crate::process::thread::fork::{NoSlot, take_slot};

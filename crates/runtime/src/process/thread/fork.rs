@@ -36,10 +36,10 @@ use trommel_queue::{MAX_SLOTS, Slot, State, first_parts, mapped_bytes, slot_star
 use crate::base::area::{
     Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
 };
+use crate::base::hosted::ring;
 use crate::base::limits;
 use crate::base::sys;
 use crate::cache::targets::Targets;
-use crate::channel::deliver::ring;
 use crate::channel::slot::{Mapped, parts_begin};
 use crate::engine::state::Runtime;
 use crate::engine::state::Thread;

@@ -32,6 +32,7 @@ use trommel_queue::{Detached, SPAWNED};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
+use crate::base::call;
 use crate::base::ended;
 use crate::base::sys;
 use crate::crossing::arch;
@@ -155,7 +156,7 @@ impl Thread {
         if self.spawned.as_ref().is_some_and(|own| own.waited_for) {
             // The maker has the area still.
             // SAFETY: ends this process alone.
-            unsafe { sys::call(number, [status, 0, 0, 0, 0, 0]) };
+            unsafe { call::made(number, [status, 0, 0, 0, 0, 0]) };
         }
         self.end_counter_array();
         let mut runtime = process.runtime.lock();
