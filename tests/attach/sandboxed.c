@@ -122,8 +122,10 @@ static void *brief(void *unused) {
     return (void *)n;
 }
 
+static unsigned char *pages[3];
+
 static void *work(void *seed) {
-    unsigned char *again = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *again = pages[(long)seed];
     unsigned long x = (long)seed, sum = 0;
     long calls = 0, right = 0, sent = 0;
     int trapped = !strcmp(how, "trap"), may_ask = strcmp(how, "kill") && strcmp(how, "late");
@@ -164,6 +166,7 @@ int main(int argc, char **argv) {
     sigaction(SIGSYS, &report, 0);
     sigaction(SIGUSR1, &own, 0);
     signal(SIGUSR2, on_late);
+    for (int i = 0; i < 3; i++) pages[i] = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (long i = 0; i < 2; i++) pthread_create(t + i, 0, work, (void *)i);
     if (!strcmp(how, "stacked")) set_another();
     if (!strcmp(how, "late")) while (!is_late && now() < until) nanosleep(&(struct timespec){0, 5000000}, 0);

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn bytes_that_are_there_are_copied() {
         let from: [u8; 5] = [1, 2, 3, 4, 5];
-        let mut to = [0; 5];
+        let mut to = [0_u8; 5];
         let (at, end) = (from.as_ptr() as u64, to.as_mut_ptr() as u64);
         // SAFETY: both are there.
         let copied = [4, 0].map(|len| unsafe { copy(end, at, len) });
