@@ -19,8 +19,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::protocol;
 use trommel_queue::{
-    BACKLOG, CHUNK, CHUNKS, Control, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, Growing,
-    POOL_OFFSET, PUBLISHED_OFFSET, State, chunk_start,
+    BACKLOG, CHUNK, CHUNKS, Control, FIRST_RECORD, GIVEN_BACK_OFFSET, Growing, POOL_OFFSET,
+    PUBLISHED_OFFSET, State, chunk_start,
 };
 
 use super::slot::Mapped;
