@@ -3,7 +3,7 @@
 use super::refusals::reads_filters;
 use super::*;
 
-/// What becomes of other calls, by the program's words.
+/// Fates of other calls, by the program's words.
 pub(super) const HOWS: [&str; 4] = ["kill", "errno", "trap", "stacked"];
 
 /// A program that is in its sandbox when it is attached to.

@@ -401,7 +401,6 @@ mod tests {
         assert!(!without.has(9, &[0x1000, 1, 7, 0x4022, u64::MAX, 0], 77));
     }
 
-    /// As sandboxes have it: signals to the process itself alone.
     #[test]
     fn signals_to_the_process_itself_are_enough() {
         let filter = |pid| {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use trommel_queue::{Directory, MAP_TEXT, MapQuestion, MapText, protocol};
 
-use crate::base::sys;
+use crate::base::call::{call, nr};
 
 /// Waits for the host, and nanoseconds of each.
 const TURNS: u32 = 200;
@@ -38,9 +38,23 @@ pub fn ask_at(
 /// Makes the host look at what there is.
 pub fn ring(directory: &Directory) {
     let sleeps = &directory.bell;
-    protocol::rouse(sleeps, || {
-        sys::futex_wake(sleeps, 1, false);
-    });
+    protocol::rouse(sleeps, || wake(sleeps));
+}
+
+/// Wakes one that sleeps on a word, in this process or the host.
+fn wake(word: &AtomicU32) {
+    let args = [word.as_ptr() as u64, nr::FUTEX_WAKE.into(), 1, 0, 0, 0];
+    // SAFETY: no memory is written.
+    let _ = unsafe { call(nr::__NR_futex, args) };
+}
+
+/// Sleeps while a word has a value, for [`NANOS`] at most.
+fn wait(word: &AtomicU32, value: u32) {
+    let limit = [0, NANOS];
+    let (at, wait) = (word.as_ptr() as u64, nr::FUTEX_WAIT.into());
+    let args = [at, wait, value.into(), limit.as_ptr() as u64, 0, 0];
+    // SAFETY: a futex word and a timespec.
+    let _ = unsafe { call(nr::__NR_futex, args) };
 }
 
 /// The place of questions, for one thread at a time.
@@ -91,13 +105,13 @@ impl Place {
         if *turns > TURNS || !directory.host_is_there() {
             return Err(Silent);
         }
-        sys::futex_wait(word, value, Some(NANOS), false);
+        wait(word, value);
         Ok(())
     }
 
     fn free(question: &MapQuestion) {
         question.held.store(0, SeqCst);
-        sys::futex_wake(&question.held, 1, false);
+        wake(&question.held);
     }
 
     /// Asks. Returns the bytes of the answer.

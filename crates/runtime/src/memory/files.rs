@@ -99,7 +99,7 @@ impl File {
     }
 }
 
-/// What the kernel says of a descriptor where `statx` is left out, as `struct stat` has it.
+/// Status of a descriptor where `statx` is left out, as `struct stat` has it.
 struct Status([u64; 18]);
 
 impl Status {

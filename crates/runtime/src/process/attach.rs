@@ -60,7 +60,7 @@ use crate::engine::window;
 use crate::memory::locking;
 use crate::process::bursts;
 use crate::process::give_back;
-use crate::process::loan::stop_for_host;
+use crate::process::loan::{stop_for_host, with_filters_suspended};
 use crate::process::signal;
 
 const SIGTRAP: u64 = 5;
@@ -230,19 +230,6 @@ pub unsafe extern "C" fn farewell() -> ! {
     let attached = &current::process().queue.control().attached;
     attached.bid_farewell.store(1, SeqCst);
     stop_for_host()
-}
-
-/// Does something in the thread that the host has borrowed, with all of the runtime's calls where the host suspends filters of that thread.
-/// Others may be on their way out, under theirs: they never see the difference, as they stand still.
-pub(super) fn with_filters_suspended<T>(work: impl FnOnce(&Control) -> T) -> T {
-    let control = current::process().queue.control();
-    let before = call::without();
-    if control.attached.suspends.load(SeqCst) != 0 {
-        call::do_without(Without::default());
-    }
-    let done = work(control);
-    call::do_without(before);
-    done
 }
 
 /// Gives the kernel back what it keeps for the app.

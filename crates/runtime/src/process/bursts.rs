@@ -41,9 +41,8 @@ use crate::engine::parts::WayOut;
 use crate::engine::signals::Actions;
 use crate::engine::state::{Process, Runtime, Thread};
 use crate::memory::locking;
-use crate::process::attach::with_filters_suspended;
 use crate::process::give_back;
-use crate::process::loan::stop_for_host;
+use crate::process::loan::{stop_for_host, with_filters_suspended};
 
 /// The process rests from now on. No thread is under control.
 pub fn rest(runtime: &mut Runtime) {

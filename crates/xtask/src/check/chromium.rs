@@ -51,7 +51,7 @@ const WAYS: [(&str, &str); 3] = [
     ("bursts", "record --quiet -e edge --budget 30 --bursts"),
 ];
 
-/// What the page has said, by step.
+/// Results of the page, by step.
 type Steps = BTreeMap<u64, String>;
 
 /// A browser, which is ended when this is dropped.
@@ -180,7 +180,7 @@ fn worked(pid: i32) -> u64 {
     of(11) + of(12)
 }
 
-/// What must be as it was: descriptors are the program's to change, the rest is ours.
+/// Looks for memory of ours in a process that was detached.
 fn left_behind(pid: i32) -> Result<(), String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| e.to_string())?;
     match maps.lines().find(|line| line.contains("memfd:trommel")) {
