@@ -15,7 +15,7 @@
 //!   all places without a probe ([`trommel_queue::converge`]), and makes another variant of its code. So making code takes no longer than counting on would have.
 //! * From then on it goes back to the variant with all probes for bursts of some [milliseconds](BURST). A burst costs little but the probes themselves, as that variant is there
 //!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
-//! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts.
+//! * A burst comes some [times](pause) as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts.
 //! * Each place is [judged](place::ProfiledPlace) by its intervals, which go on from burst to burst. It has settled when the shares of its most frequent values are alike in three of them. When they differ from
 //!   then, its values have changed.
 //!
@@ -34,6 +34,8 @@
 //! * An address stands for the code that was there when it was met. When a region takes its place, its probes come back.
 //! * Nothing here trusts the target. Its reports decide what is profiled, and nothing else. There are at most as many places as paths.
 
+mod own_time;
+mod pause;
 pub mod place;
 pub mod sketch;
 pub mod unrecorded;
@@ -51,6 +53,8 @@ use trommel_queue::{COUNTER_ARRAY_COUNTERS, ValueCounter};
 
 use crate::kernel::clocks::stamp;
 use crate::kernel::knock::Knocks;
+use own_time::OwnTime;
+use pause::Pauses;
 use place::{ProfiledPlace, Rules, State};
 use unrecorded::Unrecorded;
 use weight::Weights;
@@ -70,12 +74,6 @@ const SAMPLED: Cycles = Cycles { own: 3, all: 8 };
 const SHORTEST: Duration = Duration::from_millis(2);
 /// Duration of a burst.
 const BURST: Duration = Duration::from_millis(1);
-/// Pause from a burst to the next, as a multiple of the burst's cost.
-const PAUSE: u64 = 8;
-/// Cycles that the first burst is taken to cost.
-const FIRST: u64 = 3_000_000;
-/// Bursts after which pauses are twice as long, three times after twice as many, and so on.
-const MANY: u64 = 256;
 /// Time between bursts, at least.
 const REST: Duration = Duration::from_millis(8);
 /// Cycles that it takes to call the target back, about.
@@ -139,10 +137,7 @@ pub struct Converge {
     first: Moment,
     /// All events so far.
     events: u64,
-    /// The time that the program has had for itself, about, up to a time, and what it had spent for profiling then, in cycles.
-    own: Duration,
-    owned: Duration,
-    spent: u64,
+    own: OwnTime,
     looked: Duration,
     tables: u32,
     /// Number of the last table, and whether the target uses it.
@@ -150,16 +145,7 @@ pub struct Converge {
     settled: bool,
     /// There is a burst, or is to be one.
     burst: bool,
-    random: SplitMix64,
-    /// Cycles that the last burst has cost, and those of the host that are in it by the number of events.
-    cost: u64,
-    hosted: u64,
-    /// CPU time that the host had spent when it asked for the last burst. What comes of the burst begins before it is seen to begin.
-    asked: Duration,
-    /// The cycles that the host really spent on the last burst are in its cost.
-    priced: bool,
-    /// The pause up to the next one is so many 256th of what it would be.
-    drawn: u64,
+    pauses: Pauses,
     /// Places have other code than when they were reported.
     stale: bool,
 }
@@ -205,20 +191,13 @@ impl Converge {
             ended: Moment::default(),
             first: Moment::default(),
             events: 0,
-            own: Duration::ZERO,
-            owned: Duration::ZERO,
-            spent: 0,
+            own: OwnTime::default(),
             looked: Duration::ZERO,
             tables: 0,
             told: 0,
             settled: true,
             burst: false,
-            random: SplitMix64::new(stamp()),
-            cost: FIRST,
-            hosted: 0,
-            asked: Duration::ZERO,
-            priced: true,
-            drawn: 256,
+            pauses: Pauses::new(SplitMix64::new(stamp())),
             stale: false,
         }
     }
@@ -237,7 +216,8 @@ impl Converge {
             return known;
         }
         self.by_pc.insert(pc, next);
-        self.places.push(ProfiledPlace::new(pc, table, self.own));
+        self.places
+            .push(ProfiledPlace::new(pc, table, self.own.so_far()));
         next
     }
 
@@ -283,9 +263,10 @@ impl Converge {
     /// Notes that other code is at these addresses.
     pub fn replaced(&mut self, range: &Range<u64>) {
         let of = |place: &&mut ProfiledPlace| range.contains(&place.pc);
+        let own = self.own.so_far();
         for place in self.places.iter_mut().filter(of) {
             self.stale |= place.state == State::Out;
-            place.forget(self.own);
+            place.forget(own);
             self.by_pc.remove(&place.pc);
         }
     }
@@ -375,7 +356,7 @@ impl Converge {
     fn burst_begins(&mut self, at: Duration, now: Moment) {
         let own = self.own(at, now);
         self.round += 1;
-        let host = self.asked;
+        let host = self.pauses.asked();
         self.began = Moment { at, host, ..now };
         self.counted = 0;
         for place in self.out() {
@@ -392,37 +373,25 @@ impl Converge {
             self.ended = Moment { at, ..now };
             let events: u64 = self.places.iter().map(|place| place.events).sum();
             let making = self.making(now, self.began);
-            self.cost = match self.round {
-                1 => FIRST,
-                _ => {
-                    let events = self.counted + events;
-                    let burst = at.saturating_sub(self.began.at).as_secs_f64();
-                    let burst = (burst * self.frequency(now)) as u64;
-                    let Cycles { own, all } = self.event;
-                    self.hosted = (all - own) * events;
-                    self.priced = false;
-                    let counting = (own * events).min(burst) + self.hosted;
-                    making.saturating_add(OVER + counting)
-                }
-            };
-            self.drawn = 192 + self.random.below(128);
+            let cost = (self.round > 1).then(|| {
+                let events = self.counted + events;
+                let burst = at.saturating_sub(self.began.at).as_secs_f64();
+                let burst = (burst * self.frequency(now)) as u64;
+                let Cycles { own, all } = self.event;
+                let hosted = (all - own) * events;
+                let counting = (own * events).min(burst) + hosted;
+                (making.saturating_add(OVER + counting), hosted)
+            });
+            self.pauses.begins(cost);
         }
     }
 
-    /// The time that the program has had for itself up to `at`: without probes, as far as their cost is known, and without making code. What
-    /// stretches stand for is told by this time, or code with many probes would be seen less often than it is executed.
+    /// The time that the program has had for itself up to `at`.
     fn own(&mut self, at: Duration, now: Moment) -> Duration {
-        /// Programs are hardly slowed down more than that.
-        const SLOWEST: u32 = 32;
         let making = self.making(now, Moment::default());
         let spent = making.saturating_add(self.event.own * self.events);
-        let before = std::mem::replace(&mut self.spent, spent);
-        let since = at.saturating_sub(self.owned);
-        self.owned = self.owned.max(at);
-        let new = spent.saturating_sub(before) as f64 / self.frequency(now).max(1.0);
-        let own = since.saturating_sub(Duration::try_from_secs_f64(new).unwrap_or(since));
-        self.own += own.max(since / SLOWEST);
-        self.own
+        let frequency = self.frequency(now);
+        self.own.up_to(at, spent, frequency)
     }
 
     /// Cycles that making code and going over to it took between two moments.
@@ -494,13 +463,9 @@ impl Converge {
             return false;
         }
         // By now the host has folded most of what the burst sent.
-        if !std::mem::replace(&mut self.priced, true) {
-            let host = self.hosting(now, self.began);
-            self.cost += host.saturating_sub(self.hosted);
-        }
-        let pause = PAUSE + PAUSE * u64::from(self.round) / MANY;
-        let pause = self.cost.saturating_mul(pause) / 256 * self.drawn;
-        now.stamp.saturating_sub(self.ended.stamp) >= pause
+        let hosting = self.hosting(now, self.began);
+        self.pauses.priced(|| hosting);
+        now.stamp.saturating_sub(self.ended.stamp) >= self.pauses.length(self.round)
     }
 
     /// The places that are known, as far as there is room, those with most events first.
@@ -525,7 +490,7 @@ impl Converge {
             self.write(told, now);
         }
         if self.burst {
-            self.asked = now.host;
+            self.pauses.asks(now.host);
         }
         told.all.store(self.burst.into(), Relaxed);
         let burst = BURST.as_secs_f64() * self.frequency(now);
