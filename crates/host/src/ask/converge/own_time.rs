@@ -44,7 +44,7 @@ mod tests {
         let ms = Duration::from_millis;
         let mut own = OwnTime::default();
         assert_eq!(own.up_to(ms(10), 4_000_000, 1e9), ms(6));
-        // The clock of the target may be behind ours.
+        // A moment that was before.
         assert_eq!(own.up_to(ms(9), 4_000_000, 1e9), ms(6));
         // More than all: a part is left.
         assert_eq!(own.up_to(ms(42), 1_000_000_000, 1e9), ms(7));
