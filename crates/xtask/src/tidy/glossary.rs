@@ -2,6 +2,7 @@
 //!
 //! `crates/xtask/tidy/words.txt` lists the words. Names count too: `put_out` and `PutOut` are *put out*.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,11 +33,12 @@ pub(crate) fn check(root: &Path, tidy: &mut Tidy) {
             let text = fs::read_to_string(&path).unwrap_or_default();
             let at = shown(root, &path);
             let words = words(&without(&text, &keys));
+            let positions = positions(&words);
             for phrase in &list {
                 if phrase.places.iter().any(|p| at.starts_with(p.as_str())) {
                     continue;
                 }
-                for line in phrase.lines(&words) {
+                for line in phrase.lines(&words, &positions) {
                     let (found, instead) = (phrase.words.join(" "), &phrase.instead);
                     let text = format!("{at}:{line}: \"{found}\": say {instead}");
                     tidy.found("word", &set, 1, text);
@@ -128,7 +130,7 @@ fn without(text: &str, keys: &[String]) -> String {
 
 impl Phrase {
     /// Lines on which the phrase stands.
-    fn lines(&self, words: &[(usize, String)]) -> Vec<usize> {
+    fn lines(&self, words: &[(usize, String)], positions: &Positions<'_>) -> Vec<usize> {
         let is = |at: usize, phrase: &[String]| {
             words.len() >= at + phrase.len()
                 && phrase.iter().zip(&words[at..]).all(|(a, b)| *a == b.1)
@@ -140,11 +142,24 @@ impl Phrase {
                     .any(|begin| is(begin, longer) && begin + longer.len() >= at + self.words.len())
             })
         };
-        (0..words.len())
+        let first = self.words.first().and_then(|word| positions.get(&**word));
+        let found = first.into_iter().flatten().copied();
+        found
             .filter(|at| is(*at, &self.words) && !right(*at))
             .map(|at| words[at].0)
             .collect()
     }
+}
+
+/// Places of each word of a text among all.
+type Positions<'w> = HashMap<&'w str, Vec<usize>>;
+
+fn positions(words: &[(usize, String)]) -> Positions<'_> {
+    let mut all = Positions::new();
+    for (at, (_, word)) in words.iter().enumerate() {
+        all.entry(word).or_default().push(at);
+    }
+    all
 }
 
 /// Words of a text in small letters, with their lines. Names are taken apart. A comma or semicolon is an empty word: no phrase goes
@@ -203,10 +218,10 @@ mod tests {
         let list = phrases("# no\nput out, old => new | right: old age | in: a/");
         assert_eq!(list.len(), 2);
         let kept = words(&without("`old_old` \"old_old\"", &["old_old".to_owned()]));
-        assert_eq!(list[1].lines(&kept), [0; 0]);
+        assert_eq!(list[1].lines(&kept, &positions(&kept)), [0; 0]);
         let words = words("put\n// out putOut PUT_OUT output\nold old age\n(put, out)");
-        assert_eq!(list[0].lines(&words), [1, 2, 2]);
-        assert_eq!(list[1].lines(&words), [3]);
+        assert_eq!(list[0].lines(&words, &positions(&words)), [1, 2, 2]);
+        assert_eq!(list[1].lines(&words, &positions(&words)), [3]);
         assert_eq!(list[1].places, ["a/"]);
     }
 
