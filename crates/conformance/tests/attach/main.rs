@@ -18,8 +18,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which, workspace};
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel, which};
 use trommel_conformance::not_tested::not_tested;
+use trommel_conformance::program;
 use trommel_conformance::wait;
 
 use bursts::{
@@ -202,19 +203,14 @@ fn text(e: impl std::fmt::Display) -> String {
 }
 
 fn build(scratch: &Scratch, name: &str, flags: &str) -> Result<PathBuf, String> {
-    let source = workspace().join(format!("tests/attach/{name}.c"));
+    let source = format!("tests/attach/{name}.c");
+    let flags = format!("-O1 -g -pthread {flags}");
+    let all: Vec<&str> = flags.split_whitespace().collect();
+    let kept = program::built(&source, &format!("{name}{}", all.join("")), &all)?;
+    // Each has its own: what others have open for writing is watched.
     let program = scratch.path(name);
-    let status = Command::new("gcc")
-        .args(["-O1", "-g", "-pthread"])
-        .args(flags.split_whitespace())
-        .arg("-o")
-        .args([&program, &source])
-        .status()
-        .map_err(text)?;
-    status
-        .success()
-        .then_some(program)
-        .ok_or_else(|| format!("{name} does not build"))
+    std::fs::copy(kept, &program).map_err(text)?;
+    Ok(program)
 }
 
 /// A program that is ended when this is dropped.
