@@ -39,7 +39,12 @@ impl Session {
 
     /// Begins one with further options.
     fn begin_with(threads: &str, stress: &str, options: &[&str]) -> Self {
-        let program = built();
+        Self::of("changing", threads, stress, options)
+    }
+
+    /// Begins one of another program, with an argument.
+    fn of(name: &str, argument: &str, stress: &str, options: &[&str]) -> Self {
+        let program = built(name);
         let scratch = Scratch::new().expect("a directory");
         let runtime = scratch.path("runtime");
         fs::DirBuilder::new()
@@ -59,7 +64,7 @@ impl Session {
             .args(options)
             .arg("--")
             .arg(&program)
-            .arg(threads)
+            .arg(argument)
             .env("XDG_RUNTIME_DIR", &runtime)
             .env("TROMMEL_STRESS", stress)
             .stdout(Stdio::piped())
@@ -73,7 +78,7 @@ impl Session {
         let children = fs::read_to_string(children).expect("it runs");
         let comm = |pid: &&str| {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
-            comm.is_ok_and(|comm| comm.trim() == "changing")
+            comm.is_ok_and(|comm| comm.trim() == name)
         };
         let pid = children.split_whitespace().find(comm);
         let pid = pid.expect("a child").to_owned();
@@ -145,11 +150,11 @@ impl Drop for Session {
     }
 }
 
-fn built() -> PathBuf {
+fn built(name: &str) -> PathBuf {
     let dir = cache_dir().join("queries");
     fs::create_dir_all(&dir).expect("made");
-    let out = dir.join("changing");
-    let source = workspace().join("tests/queries/changing.c");
+    let out = dir.join(name);
+    let source = workspace().join(format!("tests/queries/{name}.c"));
     let flags = ["-O2", "-pthread"].map(str::to_owned);
     compile(&source, &flags, &out).expect("built");
     out
@@ -227,6 +232,24 @@ fn a_query_that_stays_misses_nothing_with_8_threads() {
 #[test]
 fn changes_are_made_while_code_is_dropped_and_threads_are_slow() {
     change("2", 16, "evict=53,delay=20");
+}
+
+/// The host calls threads that do not come to make a change. Programs that have just been executed have no handler for that yet.
+#[test]
+fn changes_end_no_program_that_is_just_being_executed() {
+    let session = Session::of("executing", "", "", &[]);
+    let began = Instant::now();
+    let mut changes = 0;
+    while began.elapsed() < Duration::from_secs(2) {
+        let name = format!("n{changes}");
+        let load = ["load", "q0.rpa", "--name", &name];
+        session.query(&load).expect("loaded");
+        session.query(&["remove", &name]).expect("removed");
+        changes += 1;
+    }
+    let (children, queries) = session.end();
+    assert!(children > 20 && changes > 20, "{children} and {changes}");
+    assert_eq!(queries[0]["active_until_ns"], Value::Null);
 }
 
 #[test]

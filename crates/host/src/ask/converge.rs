@@ -431,6 +431,13 @@ impl Converge {
             .max(self.last.at.max(self.ended.at))
     }
 
+    /// Calls the program, if that was prepared and it `takes` it.
+    pub fn ring(&mut self, takes: bool) {
+        if let Some(knocks) = &mut self.knocks {
+            knocks.ring(takes);
+        }
+    }
+
     /// The program is called back no more.
     pub fn hush(&mut self) {
         self.knocks = None;

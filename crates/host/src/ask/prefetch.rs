@@ -217,6 +217,18 @@ impl Prefetch {
         history.strides.add(address, *clock);
     }
 
+    /// Calls the target, if that was prepared and it `takes` it.
+    pub fn ring(&mut self, takes: bool) {
+        if let Some(knocks) = &mut self.knocks {
+            knocks.ring(takes);
+        }
+    }
+
+    /// The target is not called any more.
+    pub fn hush(&mut self) {
+        self.knocks = None;
+    }
+
     /// Answers the target, if it has sent `round` and that is not done, and sees to it that it begins the next.
     pub fn answer(&mut self, told: &Told, round: u32, modules: &Modules) {
         if let Some(knocks) = &mut self.knocks {

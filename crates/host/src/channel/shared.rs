@@ -278,6 +278,11 @@ impl Shared {
         self.half_word(REQUEST_OFFSET + offset_of!(Request, state))
     }
 
+    /// Returns true if the runtime handles signals of ours, and no thread is about to become another program.
+    pub fn takes_knocks(&self) -> bool {
+        self.state() == Some(State::Controlled) && self.request_state().load(SeqCst) != Request::GO
+    }
+
     /// The thread that wants to become another program, if it is the host's turn.
     pub fn asked(&self) -> Option<Asked> {
         let state = self.request_state();

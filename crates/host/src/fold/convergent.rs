@@ -33,10 +33,27 @@ impl Folder {
         self.converge.as_deref().map(Converge::often)
     }
 
-    /// The program is not to be called back any more, as nobody would take that for what it is.
-    pub fn hush(&mut self) {
+    /// The program is not to be called back now, as nobody would take that for what it is.
+    pub fn quiet(&mut self) {
         if let Some(converge) = &mut self.converge {
             converge.hush();
+        }
+        if let Some(answers) = &mut self.answers {
+            answers.quiet();
+        }
+        if let Some(prefetch) = &mut self.prefetch {
+            prefetch.ring(false);
+        }
+    }
+
+    /// The program is not to be called back any more.
+    pub fn hush(&mut self) {
+        self.quiet();
+        if let Some(answers) = &mut self.answers {
+            answers.hush();
+        }
+        if let Some(prefetch) = &mut self.prefetch {
+            prefetch.hush();
         }
     }
 
@@ -86,6 +103,7 @@ impl Folder {
             }
             converge.look(shared.converge(), self.moment(shared));
         }
+        converge.ring(shared.takes_knocks());
         self.converge = Some(converge);
     }
 

@@ -289,6 +289,7 @@ impl Folder {
     pub fn answer(&mut self, shared: &Shared, round: u32) {
         if let Some(prefetch) = &mut self.prefetch {
             prefetch.answer(shared.prefetch(), round, &self.dictionary.modules);
+            prefetch.ring(shared.takes_knocks());
         }
     }
 

@@ -9,6 +9,11 @@
 //! interrupts no system call. The runtime does the work in its signal handler (`trommel_runtime::base::knock`).
 //!
 //! Where the kernel refuses such clocks, the program reads the news when it next enters the runtime.
+//!
+//! # Why it reaches nobody else
+//! The signal ends a program whose runtime does not handle it: one that has just been executed, or was detached. The kernel takes a clock away
+//! from a thread that executes another program. So a clock is opened first, and it is enabled ([`Knocks::ring`]) if the runtime still handles
+//! signals then. Before a process is detached its clocks are closed ([`Knocks::hush`]).
 
 use std::collections::HashMap;
 use std::fs;
@@ -34,6 +39,8 @@ pub struct Knocks {
     by_name: bool,
     /// Processor time so far, by thread.
     used: HashMap<i32, u64>,
+    /// The clock runs.
+    rings: bool,
     refused: bool,
 }
 
@@ -46,11 +53,12 @@ impl Knocks {
             tried: None,
             by_name: false,
             used: HashMap::new(),
+            rings: false,
             refused: false,
         }
     }
 
-    /// Calls the process back, if that is `wanted` and it has not come since.
+    /// Prepares to call the process back, if that is `wanted` and it has not come since.
     pub fn look(&mut self, wanted: bool) {
         if !wanted || self.refused {
             self.clock = None;
@@ -59,7 +67,7 @@ impl Knocks {
         self.call(0, AGAIN);
     }
 
-    /// Calls a thread of the process, if it was not called for so long: `tid`, or the busiest if that is 0. A thread that is no more is not called, nor
+    /// Prepares to call a thread of the process, if it was not called for so long: `tid`, or the busiest if that is 0. A thread that is no more is not called, nor
     /// one of another process.
     pub fn call(&mut self, tid: u32, again: Duration) {
         if self.refused || self.tried.is_some_and(|at| at.elapsed() < again) {
@@ -77,7 +85,7 @@ impl Knocks {
         };
         match Clock::signalling(tid, SOON, libc::SIGTRAP) {
             Ok(clock) => {
-                clock.enable_once();
+                self.rings = false;
                 self.clock = Some(clock);
             }
             Err(error) => {
@@ -87,6 +95,23 @@ impl Knocks {
                 self.refused = !number.is_some_and(|number| passes.contains(&number));
             }
         }
+    }
+
+    /// Makes the call that was prepared, if the process `takes` it now. Otherwise a call that is under way comes to nothing.
+    pub fn ring(&mut self, takes: bool) {
+        if !takes {
+            self.clock = None;
+        }
+        if let Some(clock) = self.clock.as_ref().filter(|_| !self.rings) {
+            clock.enable_once();
+            self.rings = true;
+        }
+    }
+
+    /// The process is not called any more.
+    pub fn hush(&mut self) {
+        self.clock = None;
+        self.refused = true;
     }
 
     /// Notes that the work is done: the next call comes at once.

@@ -178,6 +178,11 @@ impl Process {
         }
     }
 
+    /// It is not called by signals any more: it is about to be detached, or is another program.
+    pub fn hush(&mut self) {
+        self.folder.hush();
+    }
+
     /// The family of its file.
     pub fn family(&self) -> &std::rc::Rc<Family> {
         self.shared.pages().family()

@@ -294,7 +294,10 @@ impl<'a> Session<'a> {
         let state = self.process(0).and_then(|(_, p)| p.shared.state());
         let mut stop = || {
             let processes = self.processes.iter_mut();
-            processes.for_each(|(_, process)| process.stop_windows());
+            for (_, process) in processes {
+                process.stop_windows();
+                process.hush();
+            }
             self.forked.stop();
         };
         let Some(ended) = parted(state, &mut stop) else {

@@ -377,10 +377,6 @@ fn enter(
     context.flags = 0x202;
     let control = process.queue.control();
     control.process.threads.store(1, Relaxed);
-    control
-        .process
-        .state
-        .store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
     // Should the runtime fail, the thread gives it up.
     process.runtime.hold_on(thread.stacks().start);
@@ -390,6 +386,9 @@ fn enter(
     thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
+    // From here on the host may send signals.
+    let state = &control.process.state;
+    state.store(State::Controlled as u32, Release);
     let _ = runtime.begins_with_mask(thread, signals::get_mask());
     let app_pc = AppPc(args.app_pc);
     if taken.is_err() {

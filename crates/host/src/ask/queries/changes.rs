@@ -178,6 +178,17 @@ impl Answers {
             Changes::Full => self.knocks.call(first.calls.load(Relaxed), OFTEN),
             Changes::Awaited => self.knocks.call(0, OFTEN),
         }
+        self.knocks.ring(shared.takes_knocks());
+    }
+
+    /// A call that is under way comes to nothing.
+    pub fn quiet(&mut self) {
+        self.knocks.done();
+    }
+
+    /// The target is not called any more.
+    pub fn hush(&mut self) {
+        self.knocks.hush();
     }
 
     /// Returns the state of the changes.

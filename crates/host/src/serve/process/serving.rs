@@ -99,7 +99,7 @@ impl Process {
         match shared.state() {
             Some(State::Controlled) if !over => folder.converge(shared),
             Some(State::Fresh) => {}
-            _ => folder.hush(),
+            _ => folder.quiet(),
         }
         if let Some(asked) = interrupts {
             shared.interrupts_answered(asked);

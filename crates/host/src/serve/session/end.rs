@@ -76,6 +76,7 @@ impl Session<'_> {
         let mut left = 0;
         for (_, process) in &mut self.processes {
             process.stop_windows();
+            process.hush();
             process.end = End::Left;
             left += u64::from(process.is_controlled());
         }

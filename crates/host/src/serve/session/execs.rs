@@ -121,6 +121,7 @@ impl Session<'_> {
             } else {
                 parent = process.identity.parent;
                 process.end = End::Exec;
+                process.hush();
             }
         }
         match Landing::begin(pid, None, None, limits) {

@@ -125,6 +125,7 @@ impl Session<'_> {
             // It is nobody's from here on: who attaches next takes out what is left.
             if let Some((_, process)) = self.process(number) {
                 process.shared.close();
+                process.hush();
             }
             self.execed.part(pid);
             self.attach_to(identity, why)

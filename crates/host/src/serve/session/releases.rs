@@ -68,13 +68,20 @@ impl Session<'_> {
             .filter(is_plain)
             .filter(is_controlled)
             .filter(|_| !only_descendants());
-        let begun = from.zip(to).and_then(|(_, (target, process))| {
+        let pair = from.zip(to);
+        let pair = pair.map(|(_, (target, process))| (*target, process.identity.pid));
+        if let Some((target, _)) = pair
+            && let Some((_, process)) = self.process(target)
+        {
+            process.hush();
+        }
+        let begun = pair.and_then(|(target, pid)| {
             // It needs the addresses.
-            let held = (*target == asker).then(|| Pid::from_raw(asked.tid));
-            let work = Release::begin(process.identity.pid, held).ok()?;
+            let held = (target == asker).then(|| Pid::from_raw(asked.tid));
+            let work = Release::begin(pid, held).ok()?;
             Some(Releasing {
                 asker,
-                target: *target,
+                target,
                 work,
             })
         });
