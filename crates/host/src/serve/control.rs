@@ -33,7 +33,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 pub use directory::NoDirectory;
 pub(crate) use request::{Request, Wish};
 
-/// Callers at a time.
+/// Callers at a time whose requests are not whole.
 const MOST: usize = 16;
 /// Time within which a request must be whole.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -86,10 +86,27 @@ impl Control {
 
     /// Returns the requests that have come, with their callers.
     pub(crate) fn requests(&mut self) -> Vec<(Call, Request)> {
-        while let Ok((stream, _)) = self.listener.accept() {
+        let mut requests = Vec::new();
+        // Those who find no room wait to be accepted: the kernel rings for each once.
+        while self.accept() {
+            self.read(&mut requests);
+            if self.calls.len() >= MOST {
+                return requests;
+            }
+        }
+        self.read(&mut requests);
+        requests
+    }
+
+    /// Accepts callers while there is room. Returns true if more of them may wait.
+    fn accept(&mut self) -> bool {
+        while self.calls.len() < MOST {
+            let Ok((stream, _)) = self.listener.accept() else {
+                return false;
+            };
             let of_user = getsockopt(&stream, sockopt::PeerCredentials)
                 .is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw());
-            if of_user && self.calls.len() < MOST && stream.set_nonblocking(true).is_ok() {
+            if of_user && stream.set_nonblocking(true).is_ok() {
                 rings(stream.as_fd());
                 self.calls.push(Call {
                     stream,
@@ -98,7 +115,11 @@ impl Control {
                 });
             }
         }
-        let mut requests = Vec::new();
+        true
+    }
+
+    /// Reads what callers have sent. Whole requests are taken, and wrong ones answered.
+    fn read(&mut self, requests: &mut Vec<(Call, Request)>) {
         for mut call in std::mem::take(&mut self.calls) {
             let ended = call.read();
             match request::parse(&call.bytes) {
@@ -108,7 +129,6 @@ impl Control {
                 Err(why) => call.refuse(&why),
             }
         }
-        requests
     }
 }
 
@@ -165,5 +185,56 @@ fn rings(socket: BorrowedFd<'_>) {
         libc::fcntl(fd, F_SETSIG, libc::SIGCHLD);
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(name: &str) -> Control {
+        let path = std::env::temp_dir().join(format!("trommel-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a socket");
+        listener.set_nonblocking(true).expect("set");
+        Control {
+            listener,
+            path,
+            calls: Vec::new(),
+        }
+    }
+
+    fn callers(control: &Control, count: usize, say: &[u8]) -> Vec<UnixStream> {
+        let caller = |_| {
+            let mut stream = UnixStream::connect(&control.path).expect("connected");
+            stream.write_all(say).expect("sent");
+            stream
+        };
+        (0..count).map(caller).collect()
+    }
+
+    /// Many call in one moment: each is heard, and at once.
+    #[test]
+    fn all_who_call_at_a_time_are_heard() {
+        let mut control = control("many");
+        let all = callers(&control, 5 * MOST + 1, b"trommel 1 list 7\n");
+        assert_eq!(control.requests().len(), all.len());
+        assert!(!control.is_called());
+    }
+
+    /// Those who say nothing keep the others waiting for a moment, and nobody is sent away for their sake.
+    #[test]
+    fn silent_callers_turn_nobody_away() {
+        let mut control = control("silent");
+        let silent = callers(&control, MOST, b"trommel 1 li");
+        assert!(control.requests().is_empty());
+        let others = callers(&control, 3, b"trommel 1 list 7\n");
+        assert!(control.requests().is_empty() && control.is_called());
+        drop(silent);
+        let mut heard = 0;
+        for _ in 0..3 {
+            heard += control.requests().len();
+        }
+        assert_eq!(heard, others.len());
     }
 }

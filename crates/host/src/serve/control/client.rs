@@ -2,10 +2,15 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use trommel_query::{Program, image};
 
 use super::directory::{self, NoDirectory};
@@ -35,6 +40,9 @@ pub enum NotAsked {
         "no session asks queries of process {0}: begin one with `trommel record -q FILE -p {0}`"
     )]
     NoSession(i32),
+    /// No process.
+    #[error("no process has the number {0}")]
+    NoProcess(i32),
     /// The session has ended.
     #[error("the session of process {0} has ended")]
     Ended(i32),
@@ -47,6 +55,11 @@ pub enum NotAsked {
     /// The system fails.
     #[error("the session of process {0} does not answer: {1}")]
     System(i32, io::Error),
+    /// A session says nothing, such as one that is stopped.
+    #[error(
+        "session {1} does not answer, and may be that of process {0}: resume it if it is stopped (kill -CONT {1})"
+    )]
+    Silent(i32, String),
 }
 
 /// Returns true if a load may have this name.
@@ -74,10 +87,16 @@ pub fn name_of(file: &Path) -> String {
 /// # Errors
 /// Why there is none.
 pub fn ask(pid: i32, what: &Ask<'_>) -> Result<String, NotAsked> {
-    let Some(directory) = directory::there()? else {
-        return Err(NotAsked::NoSession(pid));
+    let answer = match directory::there()? {
+        Some(directory) => ask_in(&directory, pid, &request(pid, what)),
+        None => Err(NotAsked::NoSession(pid)),
     };
-    ask_in(&directory, pid, &request(pid, what))
+    match answer {
+        Err(NotAsked::NoSession(_)) if kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH) => {
+            Err(NotAsked::NoProcess(pid))
+        }
+        answer => answer,
+    }
 }
 
 /// Asks the session whose own process number is `session`, which serves process `pid`. Returns its answer.
@@ -88,10 +107,8 @@ pub(super) fn ask_session(session: i32, pid: i32, what: &Ask<'_>) -> Result<Stri
     let none = || NotAsked::NoSession(pid);
     let directory = directory::there()?.ok_or_else(none)?;
     let socket = directory.join(format!("{session}.sock"));
-    let mut stream = UnixStream::connect(socket).map_err(|_| none())?;
-    let answer = one(&mut stream, &request(session, what));
-    let answer = answer.map_err(|error| NotAsked::System(pid, error))?;
-    read(pid, &answer)?.ok_or_else(none)
+    let asked = Asked::new(&socket, &request(session, what));
+    answered(vec![asked.map_err(|_| none())?], pid)
 }
 
 /// A request in the bytes that sessions read.
@@ -107,59 +124,116 @@ fn request(pid: i32, what: &Ask<'_>) -> Vec<u8> {
     }
 }
 
-/// Asks each session of a directory until one answers for the process. What befalls another's session is no answer.
+/// A session that was asked, and its answer so far.
+struct Asked {
+    /// Its process number.
+    session: String,
+    stream: UnixStream,
+    answer: Vec<u8>,
+}
+
+impl Asked {
+    /// Sends a request to a session.
+    fn new(socket: &Path, request: &[u8]) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        // One that has ended meanwhile says so when its answer is read.
+        let _ = stream.write_all(request);
+        stream.set_nonblocking(true)?;
+        let session = socket.file_stem().map(|stem| stem.to_string_lossy());
+        Ok(Self {
+            session: session.unwrap_or_default().into_owned(),
+            stream,
+            answer: Vec::new(),
+        })
+    }
+
+    /// Reads what there is. Returns the answer when it is whole, or cannot be.
+    fn read(&mut self, pid: i32) -> Option<Result<Option<String>, NotAsked>> {
+        let mut buffer = [0; 4096];
+        while self.answer.len() as u64 <= MOST {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => self.answer.extend_from_slice(&buffer[..n]),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return None,
+                    ErrorKind::Interrupted => {}
+                    // It has ended just now.
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => break,
+                    _ => return Some(Err(NotAsked::System(pid, error))),
+                },
+            }
+        }
+        Some(read(pid, &String::from_utf8_lossy(&self.answer)))
+    }
+}
+
+/// Asks all sessions of a directory until one answers for the process.
 fn ask_in(directory: &Path, pid: i32, request: &[u8]) -> Result<String, NotAsked> {
     let entries = fs::read_dir(directory);
     let entries = entries.map_err(|error| NoDirectory::System(directory.to_owned(), error))?;
-    let mut failed = None;
+    let mut all = Vec::new();
     for entry in entries.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "sock") {
             continue;
         }
-        let mut stream = match UnixStream::connect(&path) {
-            Ok(stream) => stream,
+        match Asked::new(&path, request) {
+            Ok(asked) => all.push(asked),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 // Its session was killed, or is just about to listen.
                 if !is_of_process(&path) {
                     let _ = fs::remove_file(&path);
                 }
-                continue;
             }
-            Err(_) => continue,
-        };
-        let answer = one(&mut stream, request).map_err(|error| NotAsked::System(pid, error));
-        match answer.and_then(|answer| read(pid, &answer)) {
-            Ok(Some(answer)) => return Ok(answer),
-            Ok(None) => {}
-            Err(refused @ NotAsked::Refused(_)) => return Err(refused),
-            // It may be the one that was meant, if no other is.
-            Err(error) => failed = Some(error),
+            Err(_) => {}
         }
     }
+    answered(all, pid)
+}
+
+/// Returns the first answer for the process. Nobody waits for another's session, and what befalls that is no answer.
+fn answered(mut all: Vec<Asked>, pid: i32) -> Result<String, NotAsked> {
+    let until = Instant::now() + PATIENCE;
+    let mut failed = None;
+    while let Some(first) = all.first() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            failed = Some(NotAsked::Silent(pid, first.session.clone()));
+            break;
+        }
+        wait(&all, left);
+        let mut others = Vec::new();
+        for mut asked in all {
+            match asked.read(pid) {
+                None => others.push(asked),
+                Some(Ok(Some(answer))) => return Ok(answer),
+                Some(Ok(None)) => {}
+                Some(Err(refused @ NotAsked::Refused(_))) => return Err(refused),
+                // It may be the one that was meant, if no other is.
+                Some(Err(error)) => failed = Some(error),
+            }
+        }
+        all = others;
+    }
     Err(failed.unwrap_or(NotAsked::NoSession(pid)))
+}
+
+/// Waits until there is something to read.
+fn wait(asked: &[Asked], most: Duration) {
+    let watched = asked.iter().map(|one| one.stream.as_fd());
+    let mut watched: Vec<PollFd<'_>> = watched
+        .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+        .collect();
+    let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+    // An error is that of the next read, too.
+    let _ = poll(&mut watched, most);
 }
 
 /// Returns true if the process is there whose number a socket has.
 fn is_of_process(socket: &Path) -> bool {
     let number = socket.file_stem().and_then(|stem| stem.to_str());
     number.is_some_and(|number| Path::new("/proc").join(number).exists())
-}
-
-fn one(stream: &mut UnixStream, request: &[u8]) -> io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut answer = String::new();
-    let sent = stream.write_all(request);
-    let read = stream.take(MOST).read_to_string(&mut answer);
-    match (sent, read) {
-        // It has ended just now.
-        (Err(error), _) | (_, Err(error)) => match error.kind() {
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(String::new()),
-            _ => Err(error),
-        },
-        (Ok(()), Ok(_)) => Ok(answer),
-    }
 }
 
 /// Returns what an answer says; `None`: the process is of another session.
@@ -229,6 +303,19 @@ mod tests {
         let directory = sessions("others", &others[1..2]);
         let answer = ask_in(&directory, 7, b"trommel 1 list 7\n");
         assert!(matches!(answer, Err(NotAsked::NoSession(7))));
+        fs::remove_dir_all(directory).expect("removed");
+    }
+
+    /// A session that is stopped: who asks for the process of another one does not wait for it.
+    #[test]
+    fn a_silent_session_keeps_nobody_waiting() {
+        let directory = sessions("silent", &[("2.sock", Some("ok 3\nyes"))]);
+        let silent = UnixListener::bind(directory.join("1.sock")).expect("a socket");
+        let began = Instant::now();
+        let answer = ask_in(&directory, 7, b"trommel 1 list 7\n");
+        assert!(matches!(answer, Ok(text) if text == "yes"));
+        assert!(began.elapsed() < PATIENCE / 2);
+        drop(silent);
         fs::remove_dir_all(directory).expect("removed");
     }
 
