@@ -98,6 +98,10 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
             writeln!(out, "  {:<13} {}", claim.verdict.words(), claim.paper)?;
             writeln!(out, "  {:<13} {}", "", claim.ours)?;
         }
+        // Without claims the reason is a note.
+        for note in found.notes.iter().filter(|_| found.claims.is_empty()) {
+            writeln!(out, "  {note}")?;
+        }
     }
     let shown = |path: &std::path::Path| output::printable(&path.display().to_string());
     match &written.page {
@@ -115,7 +119,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
         )?,
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    match &args.program {
+        Some(program) if !done.iter().any(|(_, found)| found.is_of_anything()) => bail!(
+            "--program {program:?}: nothing is known of it: it did not run, or has too few events"
+        ),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Those of the experiments that can be of the user's own program. One that is named and cannot is refused.

@@ -16,6 +16,7 @@ use crate::Lab;
 use crate::experiment::percent;
 use crate::findings::{Cell, Table};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
+use crate::printed::{self, Printed};
 use crate::runs::{KERNELS, Workload};
 
 /// Rounds of a measurement.
@@ -197,7 +198,7 @@ impl Lab<'_> {
 
     /// Seconds of CPU time of the program and of trommel beside it, and what the program printed; `None`, and said, where that
     /// cannot be had.
-    fn in_windows(&self, subject: &Workload, options: &[String]) -> Option<(f64, Vec<u8>)> {
+    fn in_windows(&self, subject: &Workload, options: &[String]) -> Option<(f64, Printed)> {
         let trommel = self.trommel.as_ref()?;
         let name = format!(".costs.{}", std::process::id());
         let (data, told) = (self.cache.join(&name), self.cache.join(name + ".json"));
@@ -206,7 +207,7 @@ impl Lab<'_> {
         record.args(options).arg("--").args(subject.command());
         // As natively.
         record.env("PERL_HASH_SEED", "0").env("PYTHONHASHSEED", "0");
-        let done = record.stdin(Stdio::null()).output().ok()?;
+        let done = printed::run(record.stdin(Stdio::null())).ok()?;
         let report = File::create(&told).ok().and_then(|file| {
             let mut report = Command::new(trommel);
             let report = report.args(["report", "--json", "--top", "1"]).arg(&data);
@@ -220,11 +221,10 @@ impl Lab<'_> {
             Some((cpu + report["windows"]["host_ns"].as_f64()?) / 1e9)
         });
         match seconds.filter(|_| done.status.success() && report.is_some_and(|s| s.success())) {
-            Some(seconds) => Some((seconds, done.stdout)),
+            Some(seconds) => Some((seconds, done.printed)),
             None => {
                 let (name, options) = (&subject.name, options.join(" "));
-                let why = String::from_utf8_lossy(&done.stderr);
-                let why = why.lines().last().unwrap_or("no profile");
+                let why = done.complaint.as_deref().unwrap_or("no profile");
                 (self.say)(&format!(
                     "{name} cannot be looked at with record {options}: {why}"
                 ));

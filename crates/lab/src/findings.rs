@@ -212,15 +212,32 @@ pub struct Findings {
 impl Findings {
     /// Adds a claim. Without data its figures are means of nothing, and are not shown.
     pub fn claim(&mut self, paper: &'static str, ours: impl Into<String>, verdict: Verdict) {
+        let ours = ours.into();
+        // A figure that is no number is compared with nothing, whatever came of the comparison.
+        let is_number = |word: &str| !["NaN", "inf"].contains(&word);
+        let words = ours.split(|c: char| !c.is_alphanumeric());
+        let verdict = match words.into_iter().all(is_number) {
+            true => verdict,
+            false => Verdict::NoData,
+        };
         let ours = match verdict {
             Verdict::NoData => "Nothing here was long enough to judge it by.".into(),
-            _ => ours.into(),
+            _ => ours,
         };
         self.claims.push(Claim {
             paper,
             ours,
             verdict,
         });
+    }
+
+    /// Returns true if there are data: a claim is judged, or a table of an experiment without claims has a row.
+    pub fn is_of_anything(&self) -> bool {
+        let judged = |claim: &Claim| claim.verdict != Verdict::NoData;
+        match self.claims.is_empty() {
+            true => self.tables.iter().any(|table| !table.rows.is_empty()),
+            false => self.claims.iter().any(judged),
+        }
     }
 
     /// Returns the findings as JSON, schema `trommel.lab/1`.
@@ -252,6 +269,21 @@ mod tests {
             table.csv(),
             "spec,error in %\n\"M4[10k,1%]2048\",0.123457\n\"say \"\"so\"\"\",\n,20000000\n"
         );
+    }
+
+    #[test]
+    fn figures_that_are_no_numbers_judge_nothing() {
+        let mut found = Findings::default();
+        for (ours, verdict) in [
+            (format!("{:.2} times the error", f64::NAN), Verdict::NoData),
+            (format!("at most {}.", f64::INFINITY), Verdict::NoData),
+            ("0.50 times, on infinitely many".to_owned(), Verdict::Fails),
+        ] {
+            found.claim("claimed", ours.clone(), Verdict::Fails);
+            let claim = found.claims.last().expect("added");
+            assert_eq!(claim.verdict, verdict, "{ours}");
+            assert_eq!(claim.ours == ours, verdict == Verdict::Fails, "{ours}");
+        }
     }
 
     #[test]

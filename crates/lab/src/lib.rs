@@ -29,6 +29,7 @@ mod latencies;
 mod machines;
 mod plan;
 pub mod plot;
+mod printed;
 mod programs;
 mod report;
 mod runs;

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use trommel_compress::{Seeds, Spec};
-use trommel_profile::accuracy::{Evaluation, Evaluator, Options, Unjudged};
+use trommel_profile::accuracy::{Evaluation, Evaluator, Options};
 
 use crate::machines::Machines;
 use crate::programs::{PROGRAMS, Program};
@@ -100,7 +100,8 @@ impl Results {
             .collect()
     }
 
-    /// One evaluation. `None` where the program is missing, or its stream shorter than an interval.
+    /// One evaluation. `None` where the program is missing, and where nothing can be judged: its stream is shorter than an interval, or no
+    /// tuple passes the filter of errors.
     ///
     /// # Panics
     /// When no experiment asked for that spec: a mistake in the experiment.
@@ -112,7 +113,7 @@ impl Results {
             .iter()
             .find(|e| e.spec == wanted && e.seeds.hash == seed);
         let found = found.unwrap_or_else(|| panic!("{spec} was not asked for on {program}"));
-        (!matches!(found.error, Err(Unjudged::Short { .. } | Unjudged::Empty))).then_some(found)
+        found.error.is_ok().then_some(found)
     }
 
     /// The mean over the seeds 1 to `n` of a figure of a spec.

@@ -16,6 +16,7 @@ use nix::sys::time::TimeValLike;
 use serde_json::Value;
 
 use crate::Lab;
+use crate::printed::{self, Printed};
 use crate::streams::make_private;
 
 /// Rounds that take turns.
@@ -232,7 +233,7 @@ impl Lab<'_> {
     /// these options; `None`, and said, where a run fails or prints something else.
     pub(crate) fn times(&self, subject: &Workload, options: &[&str]) -> Option<Vec<f64>> {
         let mut least = vec![f64::INFINITY; options.len() + 1];
-        let mut printed: Option<Vec<u8>> = None;
+        let mut printed: Option<Printed> = None;
         let rounds = if self.is_quick() { 1 } else { ROUNDS };
         for round in 0..rounds {
             (self.progress)(&format!(
@@ -244,7 +245,7 @@ impl Lab<'_> {
                 let options = n.checked_sub(1).map(|n| options[n]);
                 let (seconds, out) = self.time(subject, options)?;
                 *least = least.min(seconds);
-                if *printed.get_or_insert_with(|| out.clone()) != out {
+                if *printed.get_or_insert(out) != out {
                     let words = options.unwrap_or_default();
                     (self.say)(&format!(
                         "{} printed something else with run {words}",
@@ -258,17 +259,19 @@ impl Lab<'_> {
     }
 
     /// Seconds of CPU time of a run, native without options, and what it printed.
-    pub(crate) fn time(&self, subject: &Workload, options: Option<&str>) -> Option<(f64, Vec<u8>)> {
+    pub(crate) fn time(&self, subject: &Workload, options: Option<&str>) -> Option<(f64, Printed)> {
         let before = children_cpu()?;
-        let done = self.command(subject, options)?.output().ok()?;
+        let done = printed::run(&mut self.command(subject, options)?).ok()?;
         let seconds = children_cpu()? - before;
         if !done.status.success() {
             let words = options.map_or("natively".to_owned(), |o| format!("with run {o}"));
-            let status = done.status;
-            (self.say)(&format!("{} {words} ended with {status}", subject.name));
+            let (name, status) = (&subject.name, done.status);
+            (self.say)(&format!(
+                "{name} {words} ended with {status} and is left out: times are of runs that succeed"
+            ));
             return None;
         }
-        Some((seconds, done.stdout))
+        Some((seconds, done.printed))
     }
 
     fn command(&self, subject: &Workload, options: Option<&str>) -> Option<Command> {
@@ -287,10 +290,7 @@ impl Lab<'_> {
         }
         words.extend(subject.command.iter().cloned());
         let mut command = Command::new(&words[0]);
-        command
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
+        command.args(&words[1..]).stdin(Stdio::null());
         command
             .env("PERL_HASH_SEED", "0")
             .env("PYTHONHASHSEED", "0");
@@ -307,6 +307,7 @@ impl Lab<'_> {
         let status = self
             .command(subject, Some(&wanted))?
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .status();
         let stats: Option<Value> = File::open(&file)
             .ok()
@@ -314,7 +315,7 @@ impl Lab<'_> {
         let _ = fs::remove_file(&file);
         if !status.is_ok_and(|s| s.success()) || stats.is_none() {
             (self.say)(&format!(
-                "{} with run {options} left no statistics",
+                "{} with run {options} left no statistics and is left out: they are of runs that succeed",
                 subject.name
             ));
             return None;

@@ -135,7 +135,8 @@ impl Lab<'_> {
         if !ended {
             let _ = fs::remove_file(&half);
             let words = String::from_utf8_lossy(&done.stderr);
-            let words = words.lines().last().unwrap_or("it did not say why");
+            let ended = format!("it ended with {}", done.status);
+            let words = words.lines().last().unwrap_or(&ended);
             (self.say)(&format!(
                 "{} could not be recorded and is left out: {words}",
                 program.name

@@ -64,7 +64,7 @@ pub(super) fn missing(lab: &Lab<'_>, results: &Results, program: &str) -> String
             "No tuple of {program} passes the filter after {} events, so there is nothing to show: ask for more (`--events 2M`).",
             crate::plot::short(lab.events as f64)
         ),
-        false => format!("{program} is not installed: there is nothing to show."),
+        false => format!("{program} was not recorded: there is nothing to show."),
     }
 }
 

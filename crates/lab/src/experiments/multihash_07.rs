@@ -35,13 +35,17 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
         let mut groups = Vec::new();
         let mut all: Vec<[ErrorParts; 4]> = Vec::new();
         for name in results.programs(Feed::Values) {
-            let mut of_program = [ErrorParts::default(); 4];
-            for (parts_of, flags) in of_program.iter_mut().zip(FLAGS) {
-                let spec = design(1, setting, flags);
-                if let Some(p) = parts(results, name, Feed::Values, &spec, SINGLE_SEEDS) {
-                    parts_row(&mut table, name, &spec, SINGLE_SEEDS, p);
-                    *parts_of = p;
-                }
+            let specs = FLAGS.map(|flags| design(1, setting, flags));
+            let of_each = specs
+                .each_ref()
+                .map(|spec| parts(results, name, Feed::Values, spec, SINGLE_SEEDS));
+            // A stream that is shorter than an interval has no errors.
+            let [Some(a), Some(b), Some(c), Some(d)] = of_each else {
+                continue;
+            };
+            let of_program = [a, b, c, d];
+            for (spec, parts) in specs.iter().zip(of_program) {
+                parts_row(&mut table, name, spec, SINGLE_SEEDS, parts);
             }
             let stack = |(flags, parts): (&str, &ErrorParts)| Stack {
                 label: flags[2..].into(),

@@ -3,7 +3,7 @@
 use trommel_profile::accuracy::Point;
 use trommel_profile::accuracy::convergence::settles;
 
-use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, needs};
+use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, missing, needs};
 use crate::Lab;
 use crate::experiment::{Experiment, Paper, events, exceptions};
 use crate::findings::{Cell, Findings, Table, Verdict};
@@ -19,13 +19,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-fn run(_: &Lab<'_>, results: &Results) -> Findings {
+fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let programs = results.programs(Feed::Values);
-    let all: Vec<(&str, [Vec<Point>; 5])> = programs
+    let all = programs
         .iter()
-        .map(|name| (*name, FIVE.map(|spec| curve(results, name, spec))))
-        .collect();
+        .map(|name| (*name, FIVE.map(|spec| curve(results, name, spec))));
+    let is_judged = |(_, curves): &(&str, [Vec<Point>; 5])| curves.iter().all(|c| !c.is_empty());
+    let (all, without): (Vec<_>, Vec<_>) = all.partition(is_judged);
+    let without = without.iter().map(|(name, _)| missing(lab, results, name));
+    found.notes.extend(without);
     let mut table = Table::new(
         "",
         &[

@@ -44,8 +44,10 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
             let (Some(alone), Some(tabled)) = (get(spec), get(&format!("{spec}+A16"))) else {
                 continue;
             };
-            let saving = alone.messages as f64 / tabled.messages.max(1) as f64;
-            savings.push((name, *short, saving));
+            // Without messages there is nothing to save.
+            let saving =
+                (alone.messages > 0).then(|| alone.messages as f64 / tabled.messages.max(1) as f64);
+            savings.extend(saving.map(|saving| (name, *short, saving)));
             table.row([
                 name.into(),
                 (*spec).into(),

@@ -48,12 +48,21 @@ fn bytes(spec: &str) -> Option<u64> {
     spec.parse::<Spec>().ok()?.bytes()
 }
 
-/// Mean error and messages at a checkpoint; at the end where there is none such.
-fn at(results: &Results, program: &str, feed: Feed, spec: &str, events: u64) -> Option<(f64, f64)> {
+/// Mean error and messages after so many events, or at the end; no numbers where a stream has fewer.
+fn at(
+    results: &Results,
+    program: &str,
+    feed: Feed,
+    spec: &str,
+    events: Option<u64>,
+) -> Option<(f64, f64)> {
     let point = |figure: fn(&trommel_profile::accuracy::Point) -> f64| {
         results.mean(program, feed, spec, SEEDS, |e| {
-            let found = e.points.iter().find(|p| p.events == events);
-            found.or(e.points.last()).map_or(f64::NAN, figure)
+            let found = match events {
+                Some(events) => e.points.iter().find(|p| p.events == events),
+                None => e.points.last(),
+            };
+            found.map_or(f64::NAN, figure)
         })
     };
     Some((
@@ -95,7 +104,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
             "error in %",
         ],
     );
-    let ends = [CHECKPOINTS[0], CHECKPOINTS[1], lab.events];
+    let ends = [Some(CHECKPOINTS[0]), Some(CHECKPOINTS[1]), None];
     let mut rows = Vec::new();
     let mut panels = Vec::new();
     for (feed, what) in FEEDS {
@@ -104,7 +113,8 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
             let all = SPECS.map(|s| ends.map(|n| at(results, program, feed, s, n)));
             let errors = all.map(|s| s.map(|p| p.unwrap_or((f64::NAN, f64::NAN))));
             for (spec, errors) in SPECS.iter().zip(errors) {
-                for (events, (error, messages)) in ends.into_iter().zip(errors) {
+                for (end, (error, messages)) in ends.into_iter().zip(errors) {
+                    let events = end.unwrap_or(lab.events);
                     table.row([
                         program.into(),
                         what.into(),
@@ -174,16 +184,19 @@ fn geometric(ratios: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn judge(found: &mut Findings, rows: &[Row]) {
+    let judged = |r: &&Row| r.at.iter().all(|errors| errors[2].0.is_finite());
+    let rows: Vec<&Row> = rows.iter().filter(judged).collect();
     let unseen = |r: &&Row| !(r.feed == Feed::Values && SHAPED_ON.contains(&r.program));
     let cases = |rows: &[&Row], spec, to, when| {
         let case = |r: &&Row| {
-            let holds = r.of(spec, when).0 <= r.of(to, when).0 + 0.005;
-            (format!("{}'s {}", r.program, r.what), holds)
+            let (own, others) = (r.of(spec, when).0, r.of(to, when).0);
+            // A stream may be shorter.
+            let is_there = own.is_finite() && others.is_finite();
+            is_there.then(|| (format!("{}'s {}", r.program, r.what), own <= others + 0.005))
         };
-        rows.iter().map(case).collect::<Vec<_>>()
+        rows.iter().filter_map(case).collect::<Vec<_>>()
     };
-    let all: Vec<&Row> = rows.iter().collect();
-    let held_out: Vec<&Row> = rows.iter().filter(unseen).collect();
+    let held_out: Vec<&Row> = rows.iter().copied().filter(unseen).collect();
     let messages = |rows: &[&Row], spec: &'static str, to: &'static str, when: usize| {
         geometric(rows.iter().map(|r| r.of(spec, when).1 / r.of(to, when).1))
     };
@@ -212,14 +225,14 @@ fn judge(found: &mut Findings, rows: &[Row]) {
             },
         );
     }
-    let factor = |spec, to| geometric(all.iter().map(|r| r.ratio(spec, to, 2)));
+    let factor = |spec, to| geometric(rows.iter().map(|r| r.ratio(spec, to, 2)));
     let (starts, twice, ours) = (factor(STARTS, H), factor(TWICE, H), factor(OURS, H));
     found.claim(
         "Both halves of it are needed: random starts, and the substreams that the first sampler pays for.",
         format!(
             "Error at the end against {H}: {STARTS} {starts:.2}, {TWICE} {twice:.2}, both {ours:.2} (rule: both is the least)."
         ),
-        Verdict::when((!all.is_empty()).then_some(ours <= starts && ours <= twice)),
+        Verdict::when((!rows.is_empty()).then_some(ours <= starts && ours <= twice)),
     );
     let better = cases(&held_out, OURS, T, 2);
     let (n, not) = exceptions(&better);
