@@ -124,7 +124,6 @@ fn text(
         )?;
     }
     for line in lines.iter().take(top) {
-        let threads: Vec<String> = line.threads().iter().map(u32::to_string).collect();
         let name = object(view, line);
         let name = match (&name, line.object) {
             (Some(name), _) => name.clone(),
@@ -139,7 +138,7 @@ fn text(
             line.address,
             grouped(line.handoffs),
             grouped(line.possible()),
-            threads.join(" "),
+            some(&line.threads()),
         );
         writeln!(out, "{}", ended(&heading, style.width))?;
         let all = parts(line);
@@ -170,6 +169,17 @@ fn text(
     }
     more(out, lines.len(), top)?;
     out.flush()
+}
+
+/// Numbers of threads, of which there may be thousands.
+fn some(threads: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = threads.iter().take(SHOWN).map(u32::to_string).collect();
+    let shown = shown.join(" ");
+    match threads.len().saturating_sub(SHOWN) {
+        0 => shown,
+        rest => format!("{shown} and {} more", grouped(rest as u64)),
+    }
 }
 
 fn json(

@@ -66,6 +66,9 @@ impl fmt::Display for Caches {
     }
 }
 
+/// Lines of a first-level cache at most: each thread has one, which takes memory of ours.
+const MOST_LINES: u64 = 1 << 20;
+
 /// Parts of the form that caches are written in.
 const FORM: &str = "write l1=SIZE/WAYS,ll=SIZE/WAYS,line=BYTES, as in l1=32k/8,ll=8M/16,line=64";
 
@@ -103,6 +106,13 @@ impl FromStr for Caches {
                 return Err(format!(
                     "{name}={of}: sets of {} lines of {} bytes, {set} bytes each, must be a power of two in number",
                     of.ways, caches.line
+                ));
+            }
+            let lines = of.bytes / u64::from(caches.line);
+            if name == "l1" && lines > MOST_LINES {
+                return Err(format!(
+                    "{name}={of}: {lines} lines of {} bytes, and each thread has such a cache: {MOST_LINES} at most",
+                    caches.line
                 ));
             }
         }
@@ -354,6 +364,7 @@ mod tests {
             "l1=32k/8,ll=8M/16,line=64",
             "l1=1M/16,ll=64M/64,line=128",
             "l1=512/4,ll=3k/3,line=16",
+            "l1=16M/8,ll=1024M/8,line=16",
         ] {
             assert_eq!(
                 text.parse::<Caches>().map(|c| c.to_string()),
@@ -373,6 +384,7 @@ mod tests {
             "l1=32k/8,l1=32k/8",
             "l1=k/8",
             "l1=48k/8",
+            "l1=32M/8,line=16",
         ] {
             assert!(wrong.parse::<Caches>().is_err(), "{wrong}");
         }

@@ -13,9 +13,10 @@
 //!
 //! # Invariants
 //! * An access has the words that [`access::all`] says. Words of a record that is cut off by a fault belong to the accesses before it.
-//! * Each thread has caches and a predictor of its own, so the order in which chunks of several threads come changes only what the
+//! * Each thread has caches and a predictor of its own ([`cores`]), so the order in which chunks of several threads come changes only what the
 //!   shared last-level cache holds.
 
+mod cores;
 mod earlier;
 mod predictor;
 mod sharing;
@@ -36,6 +37,7 @@ use crate::fold::dictionary::{Instruction, Move};
 use crate::fold::exact::Tables;
 use crate::fold::threads::{FIRST_THREAD, is_first};
 use crate::kernel::bases;
+use cores::Cores;
 use predictor::Predictor;
 use sharing::Lines;
 
@@ -66,11 +68,10 @@ struct Pending {
 /// The simulation of a process.
 pub(super) struct Simulator {
     wanted: KindSet,
-    caches: Caches,
     /// The thread whose records are folded, and what it has.
     thread: u32,
     core: Core,
-    others: BTreeMap<u32, Core>,
+    others: Cores,
     last: Cache,
     lines: Option<Lines>,
     info: InstructionInfoFactory,
@@ -102,25 +103,16 @@ fn cache(of: Geometry, line: u32) -> Cache {
     })
 }
 
-impl Core {
-    fn new(caches: Caches) -> Self {
-        Self {
-            first: cache(caches.first, caches.line),
-            predictor: Predictor::default(),
-        }
-    }
-}
-
 impl Simulator {
     /// Begins with empty caches. Events of the kinds `wanted` are made; `exact`: they are counted in no order.
     pub(super) fn new(simulate: Simulate, wanted: KindSet, exact: bool) -> Self {
         let caches = simulate.caches;
+        let others = Cores::new(caches);
         Self {
             wanted,
-            caches,
             thread: FIRST_THREAD,
-            core: Core::new(caches),
-            others: BTreeMap::new(),
+            core: others.fresh(),
+            others,
             last: cache(caches.last, caches.line),
             lines: simulate.sharing.then(|| Lines::new(caches.line)),
             info: InstructionInfoFactory::new(),
@@ -138,10 +130,9 @@ impl Simulator {
     /// Selects the thread that the next records are of.
     pub(super) fn select(&mut self, thread: u32) {
         if thread != self.thread {
-            let next = self.others.remove(&thread);
-            let next = next.unwrap_or_else(|| Core::new(self.caches));
+            let next = self.others.take(thread);
             let before = std::mem::replace(&mut self.core, next);
-            self.others.insert(self.thread, before);
+            self.others.keep(self.thread, before);
             self.thread = thread;
         }
     }
@@ -228,7 +219,7 @@ impl Simulator {
 
     /// Looks for the bytes of an access in the caches.
     fn look(&mut self, at: Place, access: &Access, address: u64, made: &mut Vec<(Kind, Tuple)>) {
-        let line = u64::from(self.caches.line);
+        let line = u64::from(self.figures.caches.line);
         let end = address.wrapping_add(u64::from(access.size).max(1) - 1);
         let of = match access.reads {
             true => &mut self.figures.loads,

@@ -31,6 +31,9 @@ impl Default for Predictor {
 }
 
 impl Predictor {
+    /// Bytes of it.
+    pub(super) const BYTES: u64 = (COUNTERS + TARGETS * size_of::<u64>()) as u64;
+
     /// A conditional branch was taken, or not. Returns true if it was mispredicted.
     pub(super) fn branch(&mut self, at: Place, taken: bool) -> bool {
         let history = self.history & ((1 << HISTORY) - 1);
