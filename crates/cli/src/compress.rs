@@ -12,6 +12,7 @@ use trommel_profile::accuracy::{Evaluation, Evaluator, Model, Options, json};
 use trommel_tuple::stream::Module;
 
 use crate::args::CompressArgs;
+use crate::excerpt::{self, Excerpt};
 use crate::output::{self, grouped};
 use crate::report::table::{Style, Table};
 use crate::stream;
@@ -115,7 +116,9 @@ pub(crate) fn parse(text: &str) -> Result<Spec> {
 
 /// An error with `text` below it, and a caret below the `column`, counted from 1.
 fn wrong_at(text: &str, column: usize, what: String) -> anyhow::Error {
-    let lines = [format!("    {text}"), format!("    {:>column$}", '^')];
+    let columns = output::width(&std::io::stderr());
+    let Excerpt { shown, marks } = excerpt::around(text, column, 1, columns.saturating_sub(4));
+    let lines = [format!("    {shown}"), format!("    {marks}")];
     output::with_lines(what, lines.into())
 }
 

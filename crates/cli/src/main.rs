@@ -16,6 +16,7 @@ mod compress;
 mod daemon;
 mod diff;
 mod doctor;
+mod excerpt;
 mod exit;
 mod export;
 mod find;

@@ -117,9 +117,32 @@ fn with_causes(error: &anyhow::Error) -> String {
     words
 }
 
-/// Says what went wrong. When even stderr is gone there is nobody to tell.
+/// Says what went wrong, in lines that fit the terminal. When even stderr is gone there is nobody to tell.
 pub(crate) fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "trommel: {}", printable(what));
+    const NAME: &str = "trommel: ";
+    let what = printable(what);
+    let columns = width(&io::stderr());
+    let text = in_lines(pieces(&what).into_iter(), NAME.len(), NAME.len(), columns);
+    let _ = writeln!(io::stderr(), "{NAME}{text}");
+}
+
+/// Words of a text. What stands in backquotes is one: a command that is to be pasted stays in one line, which the terminal wraps.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    let mut is_quoted = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            '`' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => {
+                pieces.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces.push(&text[start..]);
+    pieces
 }
 
 /// Returns true if colours are used on this stream.
@@ -151,9 +174,18 @@ pub(crate) fn printable_lines(text: &str) -> String {
 
 /// A text in lines of at most `width` columns, of which `before` are taken in the first one and `indent` are left free in all others.
 pub(crate) fn wrapped(text: &str, before: usize, indent: usize, width: usize) -> String {
-    let mut out = String::with_capacity(text.len());
+    in_lines(text.split(' '), before, indent, width)
+}
+
+fn in_lines<'t>(
+    words: impl Iterator<Item = &'t str>,
+    before: usize,
+    indent: usize,
+    width: usize,
+) -> String {
+    let mut out = String::new();
     let mut column = before;
-    for (n, word) in text.split(' ').enumerate() {
+    for (n, word) in words.enumerate() {
         let columns = UnicodeWidthStr::width(word);
         let fits = column.saturating_add(1 + columns) <= width;
         match (n, fits) {
@@ -256,6 +288,16 @@ mod tests {
         assert_eq!(wrapped(text, 0, 2, usize::MAX), text);
         assert_eq!(wrapped(text, 3, 2, 11), "one two\n  three\n  four");
         assert_eq!(wrapped("longer_than_all", 2, 2, 5), "longer_than_all");
+    }
+
+    #[test]
+    fn commands_stay_in_one_line() {
+        assert_eq!(
+            pieces("use `trommel report FILE` or `-q`: both"),
+            ["use", "`trommel report FILE`", "or", "`-q`:", "both"]
+        );
+        assert_eq!(pieces("it`s no quote"), ["it`s no quote"]);
+        assert_eq!(pieces(""), [""]);
     }
 
     #[test]

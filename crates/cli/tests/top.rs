@@ -261,6 +261,24 @@ fn a_terminal_that_is_gone_ends_it() {
     }
 }
 
+/// Who quits while there are no counts yet has seen that: it is no failure.
+#[test]
+fn it_is_quit_before_anything_is_counted() {
+    let dir = Dir::new("top-early");
+    for (key, options) in [
+        ("q", &["--", "sleep", "100"][..]),
+        ("\x04", &["-c", "M4[10k,1%]2048", "--", "sleep", "100"]),
+    ] {
+        let mut top = Terminal::of(&dir, (80, 24), options);
+        top.until("no counts", |rows| {
+            rows.iter().any(|row| row.contains("no counts yet"))
+        });
+        top.press(key);
+        let ended = top.command.wait().expect("ends");
+        assert!(ended.success(), "{options:?}");
+    }
+}
+
 #[test]
 fn without_colours_nothing_has_attributes() {
     let dir = busy("top-plain");

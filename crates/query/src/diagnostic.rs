@@ -1,8 +1,6 @@
 //! Diagnostics of a query text: the mistake, its place, and the fix.
 
-use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt::Write;
 
 /// A range of bytes in the text, end exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -87,8 +85,8 @@ impl Diagnostic {
         Self {
             severity: Severity::Error,
             span,
-            message: message.to_string(),
-            fix: fix.to_string(),
+            message: shortened(&message.to_string()),
+            fix: shortened(&fix.to_string()),
         }
     }
 
@@ -99,40 +97,28 @@ impl Diagnostic {
             ..Self::error(span, message, fix)
         }
     }
+}
 
-    /// Returns what is wrong with `text`, which comes from `file`: the place, its line with marks below it, and
-    /// the fix. Several lines, each ended.
-    pub fn render(&self, file: &str, text: &str) -> String {
-        let from = Position::of(text, self.span.start);
-        let to = Position::of(text, self.span.end);
-        let line = text.split('\n').nth(from.line - 1).unwrap_or("");
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        let length = line.chars().count();
-        let end = if to.line == from.line {
-            to.column
-        } else {
-            length + 1
-        };
-        let marks = end.saturating_sub(from.column).max(1);
-        // What the window cuts off tells nothing; a hostile line may have a million columns.
-        let first = from.column.saturating_sub(60).max(1);
-        let shown: String = line.chars().skip(first - 1).take(140).collect();
-        let number = from.line.to_string();
-        let mut out = format!(
-            "{file}:{}:{}: {}: {}\n",
-            from.line,
-            from.column,
-            self.severity.name(),
-            self.message
-        );
-        let _ = writeln!(out, "{number} | {}", shown.replace('\t', " "));
-        let margin = number.len();
-        let before = from.column - first;
-        let marks = "^".repeat(marks.min(140_usize.saturating_sub(before)).max(1));
-        let _ = writeln!(out, "{:margin$} | {:before$}{marks}", "", "");
-        let _ = writeln!(out, "{:margin$} = fix: {}", "", self.fix);
-        out
+/// Characters of a quoted word that are shown.
+const SHOWN: usize = 100;
+
+/// A sentence whose quoted words are cut where they are long: a word of a text may be a megabyte.
+fn shortened(sentence: &str) -> String {
+    let mut out = String::new();
+    for (n, part) in sentence.split('`').enumerate() {
+        let is_quoted = n % 2 == 1;
+        if n > 0 {
+            out.push('`');
+        }
+        match part.char_indices().nth(SHOWN) {
+            Some((at, _)) if is_quoted => {
+                out.push_str(&part[..at]);
+                out.push('…');
+            }
+            _ => out.push_str(part),
+        }
     }
+    out
 }
 
 /// The one of `names` that `word` was probably meant to be.
@@ -168,45 +154,26 @@ fn distance(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     #[test]
-    fn marks_stand_below_what_is_meant() {
-        let text = "for opLOAD *\r\n\talways collect pé op9;\n";
-        let at = text.find("op9").expect("there");
-        let span = Span {
-            start: at,
-            end: at + 3,
-        };
-        let shown = Diagnostic::error(span, "no field", "write op1").render("q.rpa", text);
+    fn quoted_words_are_cut_and_nothing_else() {
+        let long = "x".repeat(1_000_000);
+        let found = Diagnostic::warning(
+            Span::default(),
+            format!("`{long}` is no field"),
+            format!("write `{long}:` before a clause, or `op1`"),
+        );
+        let cut = "x".repeat(100);
+        assert_eq!(found.message, format!("`{cut}…` is no field"));
         assert_eq!(
-            shown,
-            "q.rpa:2:20: error: no field\n\
-             2 |  always collect pé op9;\n\
-             \x20 |                    ^^^\n\
-             \x20 = fix: write op1\n"
+            found.fix,
+            format!("write `{cut}…` before a clause, or `op1`")
         );
-        let end = Span {
-            start: text.len(),
-            end: text.len(),
-        };
-        let shown = Diagnostic::error(end, "ends", "go on").render("-", text);
-        assert!(
-            shown.starts_with("-:3:1: error: ends\n3 | \n  | ^\n"),
-            "{shown}"
-        );
-    }
-
-    #[test]
-    fn long_lines_are_cut_around_the_place() {
-        let text = "x".repeat(1_000_000);
-        let span = Span {
-            start: 500_000,
-            end: 600_000,
-        };
-        let shown = Diagnostic::warning(span, "much", "less").render("q", &text);
-        assert!(shown.len() < 600, "{}", shown.len());
-        assert!(shown.starts_with("q:1:500001: warning: much\n"));
+        let fix = "a sentence without quoted words stays as it is, however long it may be, and so do short words";
+        assert_eq!(shortened(fix), fix);
     }
 
     #[test]

@@ -10,10 +10,7 @@ use trommel_query::{
 };
 
 fn assembled(text: &str) -> Assembly {
-    assemble(text).unwrap_or_else(|found| {
-        let found = found.iter().map(|d| d.render("test", text));
-        panic!("{}", found.collect::<String>())
-    })
+    assemble(text).unwrap_or_else(|found| panic!("{text}{found:?}"))
 }
 
 fn class(operation: Operation, tag: u8) -> Entry {

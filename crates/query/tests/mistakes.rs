@@ -462,6 +462,10 @@ fn queries_are_limited_to_128_instructions() {
     let tags = "tag 1 pc 0..1;\n".repeat(60_000);
     let found = assemble(&tags).expect_err("many tags");
     assert!(found[0].message.contains("too many places"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    let long = format!("tag 1 symbol {};", "x".repeat(900_000));
+    let found = assemble(&long).expect_err("a long name");
+    assert_eq!(found.len(), 1, "{found:?}");
     let many = "for opLOAD 1 always collect pc; stop;".repeat(5000);
     let found = assemble(&many).expect_err("too many");
     assert!(found.iter().any(|d| d.message.contains("35 is the limit")));

@@ -225,7 +225,7 @@ The session's programs go on, and miss nothing of queries that stay.")]
         /// The queries
         file: PathBuf,
         /// A process of the session, or the session or daemon itself
-        #[arg(short, long, value_name = "PID")]
+        #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         pid: i32,
         /// Name of the queries in the session [default: the file's]
         #[arg(long)]
@@ -242,18 +242,17 @@ Examples:
         #[arg(value_name = "NAME|QUEUE")]
         what: String,
         /// A process of the session, or the session or daemon itself
-        #[arg(short, long, value_name = "PID")]
+        #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         pid: i32,
     },
     /// List the queries of a session that runs, and their counts so far.
     #[command(after_help = "\
 Examples:
   trommel query list -p 1234
-  trommel query list -p 1234 --json       for scripts (`trommel help json`)
-  trommel query list -p 1234 | sort -k 4  by messages")]
+  trommel query list -p 1234 --json   for scripts (`trommel help json`)")]
     List {
         /// A process of the session, or the session or daemon itself
-        #[arg(short, long, value_name = "PID")]
+        #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
         pid: i32,
         /// Write JSON (`trommel help json`)
         #[arg(long)]

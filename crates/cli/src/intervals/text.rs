@@ -29,6 +29,9 @@ pub(crate) fn write<N: Names>(
     names: &mut N,
     lines: Lines,
 ) -> io::Result<()> {
+    if entries.is_empty() {
+        return writeln!(out, "# {spec}: no intervals");
+    }
     let phases = super::phases(entries);
     let (n, found) = (grouped(entries.len() as u64), phases.len());
     writeln!(out, "# {spec}: intervals: {n}, phases: {found}")?;

@@ -10,6 +10,7 @@ use trommel_host::serve::control::client::{Ask, ask, is_name, name_of};
 
 use super::question;
 use crate::output::{self, grouped, printable, printable_lines};
+use crate::report::table::ended;
 
 const SCHEMA: &str = "trommel.queries/1";
 /// Titles of the numbers of a query, as the session gives them.
@@ -57,7 +58,7 @@ pub(super) fn load(file: &Path, name: Option<&str>, pid: i32) -> Result<ExitCode
     let name = name.map_or_else(|| name_of(file), str::to_owned);
     if !is_name(&name) {
         bail!(
-            "{name:?} cannot be a name: use letters, digits, `-`, `_` and `.`, and not digits alone"
+            "{name:?} cannot be a name: use letters, digits, `-`, `_` and `.`, 64 at most, and not digits alone"
         );
     }
     done(&ask(pid, &Ask::Load(&name, &program))?)
@@ -135,6 +136,7 @@ fn table(out: &mut impl Write, listed: &[Listed<'_>]) -> Result<()> {
             printable(query.header),
         ]);
     }
+    let columns = output::width(&std::io::stdout());
     let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).max();
     let widths: Vec<usize> = (0..titles.len()).filter_map(width).collect();
     for row in &rows {
@@ -145,7 +147,7 @@ fn table(out: &mut impl Write, listed: &[Listed<'_>]) -> Result<()> {
                 _ => line.push_str(&format!("{cell:>width$}  ")),
             }
         }
-        writeln!(out, "{}", line.trim_end())?;
+        writeln!(out, "{}", ended(line.trim_end(), columns))?;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use trommel_query::{Assembly, Diagnostic, Severity, assemble, image};
+use trommel_query::{Assembly, Diagnostic, Position, Severity, assemble, image};
 
-use crate::output::{self, printable_lines};
+use crate::excerpt::{self, Excerpt};
+use crate::output::{self, printable};
 
 /// A file that was read, and what became of it.
 pub(super) struct Source {
@@ -42,13 +43,10 @@ impl Source {
 
 pub(super) fn complain(name: &str, text: &str, found: &[Diagnostic]) {
     let mut stderr = std::io::stderr();
+    let columns = output::width(&stderr);
     for diagnostic in found {
         // When even stderr is gone there is nobody to tell.
-        let _ = write!(
-            stderr,
-            "{}",
-            printable_lines(&diagnostic.render(name, text))
-        );
+        let _ = stderr.write_all(in_words(diagnostic, name, text, columns).as_bytes());
     }
     let errors = found.iter().filter(|d| d.severity == Severity::Error);
     match errors.count() {
@@ -56,6 +54,36 @@ pub(super) fn complain(name: &str, text: &str, found: &[Diagnostic]) {
         1 => output::complain(&format!("{name}: 1 error")),
         errors => output::complain(&format!("{name}: {errors} errors")),
     }
+}
+
+/// The place of a mistake, its line with marks below it, and the fix, in so many columns. Each line is ended.
+fn in_words(found: &Diagnostic, name: &str, text: &str, columns: usize) -> String {
+    let from = Position::of(text, found.span.start);
+    let to = Position::of(text, found.span.end);
+    let line = text.split('\n').nth(from.line - 1).unwrap_or_default();
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let end = match to.line == from.line {
+        true => to.column,
+        false => usize::MAX,
+    };
+    let number = from.line.to_string();
+    let margin = number.len();
+    let marked = end.saturating_sub(from.column);
+    // Between the number and the line stands a bar.
+    let left = columns.saturating_sub(margin + 3);
+    let Excerpt { shown, marks } = excerpt::around(line, from.column, marked, left);
+    let severity = found.severity.name();
+    let what = format!(
+        "{name}:{}:{}: {severity}: {}",
+        from.line, from.column, found.message
+    );
+    let what = output::wrapped(&printable(&what), 0, margin + 3, columns);
+    let fix = format!("{:margin$} = fix: ", "");
+    let remedy = output::wrapped(&printable(&found.fix), fix.len(), fix.len(), columns);
+    format!(
+        "{what}\n{number} | {shown}\n{:margin$} | {marks}\n{fix}{remedy}\n",
+        ""
+    )
 }
 
 pub(super) fn name(path: &Path) -> String {
@@ -111,5 +139,50 @@ pub(super) fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
     match marked.strip_prefix('\u{feff}') {
         Some(text) => Ok(text.to_owned()),
         None => Ok(marked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_query::Span;
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    #[test]
+    fn a_mistake_has_its_place_its_line_and_the_fix() {
+        let text = "for opLOAD *\r\n\talways collect p\u{e9} op9;\n";
+        let at = text.find("op9").expect("there");
+        let (start, end) = (at, at + 3);
+        let found = Diagnostic::error(Span { start, end }, "no field", "write op1");
+        assert_eq!(
+            in_words(&found, "q.rpa", text, usize::MAX),
+            "q.rpa:2:20: error: no field\n\
+             2 |  always collect p\u{e9} op9;\n\
+             \x20 |                    ^^^\n\
+             \x20 = fix: write op1\n"
+        );
+        let (start, end) = (text.len(), text.len());
+        let found = Diagnostic::error(Span { start, end }, "ends", "go on");
+        let shown = in_words(&found, "-", text, usize::MAX);
+        assert!(
+            shown.starts_with("-:3:1: error: ends\n3 | \n  | ^\n"),
+            "{shown}"
+        );
+    }
+
+    /// Whatever the text and the terminal: no line is wider, and no word is lost.
+    #[test]
+    fn mistakes_fit_a_terminal() {
+        let text = "for opLOAD * always collect no_field_that_there_is; ".repeat(40);
+        let found = trommel_query::assemble(&text).expect_err("wrong");
+        for columns in [40, 80, 120] {
+            for one in &found {
+                let shown = in_words(one, "q.rpa", &text, columns);
+                assert!(shown.lines().all(|line| line.width() <= columns), "{shown}");
+                let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(words.contains(&one.fix), "{shown}");
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ mod inlined;
 mod intervals;
 mod json;
 mod loops;
+mod lost;
 mod paths;
 pub(crate) mod place;
 mod places;

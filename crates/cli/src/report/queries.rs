@@ -141,6 +141,12 @@ pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
     (count > 0).then_some((sent, counted, count))
 }
 
+/// Messages of all queries that found no room.
+pub(super) fn dropped(profile: &Profile) -> u64 {
+    let dropped = of_all(profile).map(|answer| answer.done[2]);
+    dropped.fold(0, u64::saturating_add)
+}
+
 /// Returns when a query was active, in seconds from the start of the run, unless that is the whole run.
 fn active(queries: &Queries, answer: &Answer<'_>) -> Option<String> {
     const SECOND: f64 = 1e9;
@@ -278,20 +284,28 @@ pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
         all.extend(faults_of_messages(&program, queries));
     }
     let given = queries.services.iter().map(|served| {
-        let (given, rows) = (grouped(served.messages), grouped(served.rows.len() as u64));
-        let what = match queries.program.is_empty() {
-            true => "intervals",
-            false => "messages",
+        let given = match queries.program.is_empty() {
+            true => number_of(served.messages, "interval"),
+            false => number_of(served.messages, "message"),
         };
+        let rows = number_of(served.rows.len() as u64, "row");
         let of = title(compressor, served);
         let ended = match &served.intervals {
-            Some(intervals) => format!(", {} intervals", grouped(intervals.ended())),
+            Some(intervals) => format!(", {}", number_of(intervals.ended(), "interval")),
             None => String::new(),
         };
-        format!("{of}: {given} {what}{ended}, {rows} rows")
+        format!("{of}: {given}{ended}, {rows}")
     });
     all.extend(given);
     all
+}
+
+/// A number with its noun.
+fn number_of(n: u64, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{} {noun}s", grouped(n)),
+    }
 }
 
 /// Messages that are not shown, and rules for tags that no code was met of.
@@ -417,8 +431,8 @@ fn service(
     match served.intervals.as_ref().map(Intervals::ended) {
         Some(ended) if ended > 0 => writeln!(
             out,
-            "#   was given {given} {what}, in {} intervals (--per-interval shows them)",
-            grouped(ended)
+            "#   was given {given} {what}, in {} (--per-interval shows them)",
+            number_of(ended, "interval")
         )?,
         _ => writeln!(out, "#   was given {given} {what}")?,
     }

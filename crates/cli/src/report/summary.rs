@@ -8,11 +8,11 @@
 
 use std::io::{self, Write};
 
-use trommel_profile::Profile;
 use trommel_profile::call_tree::Basis;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::filter::Filter;
 use trommel_profile::windows::Windows;
+use trommel_profile::{KindProfile, Profile};
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 use unicode_width::UnicodeWidthStr;
@@ -22,6 +22,7 @@ use super::contexts;
 use super::custom;
 use super::functions;
 use super::intervals;
+use super::lost;
 use super::paths;
 use super::processes::{self, Row};
 use super::queries;
@@ -327,7 +328,10 @@ fn head(
     }
     if left > 0 {
         room.note(
-            &format!("{left} more notes at the top of `trommel report`"),
+            &match left {
+                1 => "1 more note at the top of `trommel report`".to_owned(),
+                _ => format!("{left} more notes at the top of `trommel report`"),
+            },
             0,
         )?;
     }
@@ -345,6 +349,9 @@ fn counted(profile: &Profile, seen: u64) -> String {
             Some((sent, counted, queries)) if profile.kinds.is_empty() => {
                 answered(sent, counted, queries)
             }
+            None if profile.kinds.is_empty() && text::is_of_queries(profile) => {
+                "no query was asked".to_owned()
+            }
             _ => format!("{} events", grouped(seen)),
         },
     };
@@ -352,10 +359,7 @@ fn counted(profile: &Profile, seen: u64) -> String {
         true => " (estimated)",
         false => "",
     };
-    let lost = match run.dropped {
-        0 => "nothing lost".to_owned(),
-        n => format!("{} EVENTS LOST", grouped(n)),
-    };
+    let lost = lost::at_the_end(profile);
     format!("{counted}{estimated} in {}, {lost}", duration(run.wall))
 }
 
@@ -385,16 +389,7 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
         .collect();
     let asked = profile.queries.iter();
     all.extend(asked.flat_map(|asked| queries::notes(asked, &profile.compressor)));
-    let empty = profile
-        .kinds
-        .iter()
-        .filter(|(_, data)| text::is_empty(data));
-    let empty: Vec<&str> = empty.map(|(kind, _)| kind.name()).collect();
-    if !empty.is_empty() {
-        let seen = profile.kinds.values().any(|data| data.seen > 0);
-        let why = intervals::without(profile).filter(|_| seen);
-        all.push(why.unwrap_or_else(|| format!("no {} events", empty.join(", "))));
-    }
+    all.extend(empty(profile));
     all.extend(profile.windows.as_ref().map(sampled));
     all.extend(profile.filter.as_ref().and_then(unprofiled));
     if run.waits > 0 {
@@ -405,6 +400,32 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
     }
     all.extend(of_processes(rows));
     all.extend(text::threads(profile).map(|threads| format!("threads: {threads}")));
+    all
+}
+
+/// Sentences about kinds of which nothing was collected, and why.
+fn empty(profile: &Profile) -> Vec<String> {
+    let empty = profile.kinds.iter();
+    let empty = empty.filter(|(_, data)| text::is_empty(data));
+    let (missed, absent): (Vec<_>, Vec<_>) = empty.partition(|(_, data)| data.seen > 0);
+    let names = |kinds: &[(&Kind, &KindProfile)]| {
+        let names: Vec<&str> = kinds.iter().map(|(kind, _)| kind.name()).collect();
+        names.join(", ")
+    };
+    let mut all = Vec::new();
+    if !absent.is_empty() {
+        let no = match profile.windows.is_some() {
+            true => "no window saw",
+            false => "no",
+        };
+        all.push(format!("{no} {} events", names(&absent)));
+    }
+    if !missed.is_empty() {
+        let seen = missed.iter().map(|(_, data)| data.seen);
+        let seen = seen.fold(0, u64::saturating_add);
+        let why = || format!("{}: {}", names(&missed), text::none_of(profile, seen));
+        all.push(intervals::without(profile).unwrap_or_else(why));
+    }
     all
 }
 
@@ -515,7 +536,6 @@ fn semi_invariant(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trommel_profile::KindProfile;
     use trommel_tuple::Place;
 
     fn written(profile: &Profile, focus: Focus) -> String {
@@ -555,6 +575,69 @@ mod tests {
         assert!(text.contains("no edge events"), "{text}");
     }
 
+    /// Each sort of loss is said, and by itself: a message that was dropped is no event.
+    #[test]
+    fn what_was_lost_is_said_of_each_sort() {
+        let text = "for opSTORE * always collect pc; send 1 or drop stop;";
+        let program = trommel_query::assemble(text).expect("a query").program;
+        let asked = |dropped| trommel_profile::queries::Queries {
+            program: trommel_query::image::encode(&program),
+            done: vec![trommel_profile::queries::Acted {
+                sent: 9,
+                dropped,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        for (events, dropped, said) in [
+            (0, 0, "9 messages of 1 query in 0 µs, nothing lost"),
+            (0, 7, "in 0 µs, 7 MESSAGES DROPPED\n"),
+            (5, 0, "in 0 µs, 5 EVENTS LOST\n"),
+            (5, 7, "in 0 µs, 5 EVENTS LOST, 7 MESSAGES DROPPED\n"),
+        ] {
+            let mut profile = Profile {
+                queries: vec![asked(dropped)],
+                ..Profile::default()
+            };
+            profile.run.dropped = events;
+            let text = written(&profile, Focus::Messages);
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+
+    /// No event of a kind is not the same as events of which none was sampled, or is a candidate.
+    #[test]
+    fn kinds_without_counts_are_said_with_the_reason() {
+        let of = |seen| KindProfile {
+            seen,
+            ..KindProfile::default()
+        };
+        for (compressor, said) in [
+            ("P257", "call: none of 881 events was sampled"),
+            ("M4[1k,1%]512", "no interval of 1 000 events has ended"),
+        ] {
+            let profile = Profile {
+                compressor: compressor.into(),
+                kinds: [(Kind::Edge, of(0)), (Kind::Call, of(881))].into(),
+                ..Profile::default()
+            };
+            let text = written(&profile, Focus::Kind(Kind::Call));
+            assert!(text.contains("no edge events"), "{text}");
+            assert!(text.contains(said), "{text}");
+            assert!(!text.contains("no edge, call"), "{text}");
+        }
+        let compressor = "M4[1k,1%]512".to_owned();
+        let profile = Profile {
+            compressor,
+            ..Profile::default()
+        };
+        assert_eq!(
+            text::none_of(&profile, 7),
+            "none of 7 events is a candidate"
+        );
+        assert_eq!(text::none_of(&profile, 0), "none");
+    }
+
     /// Notes take room from the table, and what has no room is counted.
     #[test]
     fn notes_and_a_table_share_the_lines() {
@@ -572,7 +655,7 @@ mod tests {
             let text = written(&profile, Focus::Values);
             assert!(text.lines().count() <= LINES - 2, "{text}");
             assert!(text.matches("[anon]").count() >= 2, "{text}");
-            assert_eq!(text.contains("more notes"), notes > 3, "{notes}: {text}");
+            assert_eq!(text.contains(" more note"), notes > 3, "{notes}: {text}");
             profile.run.detach.push(format!("reason {notes}"));
         }
     }

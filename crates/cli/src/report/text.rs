@@ -19,6 +19,7 @@ use super::custom;
 use super::filter;
 use super::functions;
 use super::loops;
+use super::lost;
 use super::paths;
 use super::processes;
 use super::queries;
@@ -149,6 +150,13 @@ fn events(
     shown: &Shown<'_>,
 ) -> io::Result<()> {
     let Shown { top, style, .. } = *shown;
+    if let Some(data) = view.profile.kinds.get(&kind)
+        && is_empty(data)
+    {
+        let (heading, _) = title(kind);
+        let (heading, none) = (style.strong(heading), none_of(view.profile, data.seen));
+        return writeln!(out, "# {heading}: {none}");
+    }
     let all = match kind {
         _ if kind.value_is_place() => transfers(out, view, kind, top, style)?,
         Kind::Path => paths::table(out, view, top, style)?,
@@ -242,10 +250,6 @@ fn course(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
         reasons => format!("in part: {}", printable(&reasons.join("; "))),
     };
     writeln!(out, "# observed    {observed}")?;
-    let dropped = match run.dropped {
-        0 => "none".into(),
-        n => format!("{} events, of values that were rarely seen", grouped(n)),
-    };
     let waits = match run.waits {
         0 => String::new(),
         n => format!(
@@ -254,7 +258,7 @@ fn course(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
             duration(run.wait_time)
         ),
     };
-    writeln!(out, "# lost        {dropped}{waits}")
+    writeln!(out, "# lost        {}{waits}", lost::with_reasons(profile))
 }
 
 /// The way in which counts were taken, and their bounds.
@@ -331,7 +335,7 @@ pub(super) fn threads(profile: &Profile) -> Option<String> {
 }
 
 /// Returns true if queries are all that was asked.
-fn is_of_queries(profile: &Profile) -> bool {
+pub(super) fn is_of_queries(profile: &Profile) -> bool {
     !profile.queries.is_empty() && profile.kinds.is_empty()
 }
 
@@ -515,6 +519,18 @@ fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The reason why nothing was collected of so many events. No event is not the same as none that was sampled.
+pub(super) fn none_of(profile: &Profile, seen: u64) -> String {
+    let spec = profile.compressor.parse::<Spec>().ok();
+    let interval = spec.as_ref().and_then(Spec::interval);
+    match (seen, &profile.windows, interval) {
+        (0, Some(_), _) => "no window saw any".to_owned(),
+        (0, None, _) => "none".to_owned(),
+        (_, _, Some(_)) => format!("none of {} events is a candidate", grouped(seen)),
+        (_, _, None) => format!("none of {} events was sampled", grouped(seen)),
+    }
 }
 
 /// Returns true if nothing was collected of a kind.

@@ -87,6 +87,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         (_, true) => once(&moments, State::new(of_intervals), args.delay, &guard),
         _ => on_terminal(&moments, State::new(of_intervals), &guard),
     };
+    let is_interrupted = guard.asked();
     let by_itself = program.as_mut().and_then(|p| p.try_wait().ok().flatten());
     child.ask();
     let ended = wait(|| child.ended().is_some());
@@ -97,13 +98,16 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     if !ended {
         bail!("what was watched has not been detached yet");
     }
-    let history = done?;
+    let (history, quits) = done?;
     match (history.last(), by_itself, history.news.front()) {
         (Some(_), ..) => Ok(ExitCode::SUCCESS),
         (None, Some(status), _) => bail!(
             "the program ended ({status}) before anything was counted: `trommel record` counts programs from their first instruction"
         ),
         (None, None, Some(why)) => bail!("{why}"),
+        // Who looked has seen that there was nothing yet.
+        (None, None, None) if quits => Ok(ExitCode::SUCCESS),
+        (None, None, None) if is_interrupted => bail!("interrupted before anything was counted"),
         (None, None, None) => bail!(
             "nothing was counted: what is watched ended, or sleeps; try again when it runs, or with a larger --budget"
         ),
@@ -232,8 +236,11 @@ fn next(moments: &Receiver<Snapshot>, guard: &Guard, until: Option<Instant>) -> 
     None
 }
 
+/// What was seen, and whether somebody at the terminal wanted to see no more.
+type Seen = (History, bool);
+
 /// Writes each moment as a line of JSON.
-fn lines(moments: &Receiver<Snapshot>, count: Option<u64>, guard: &Guard) -> Result<History> {
+fn lines(moments: &Receiver<Snapshot>, count: Option<u64>, guard: &Guard) -> Result<Seen> {
     let mut history = History::default();
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0
@@ -247,7 +254,7 @@ fn lines(moments: &Receiver<Snapshot>, count: Option<u64>, guard: &Guard) -> Res
         }
         history.add(moment);
     }
-    Ok(history)
+    Ok((history, false))
 }
 
 /// Writes one screen as text.
@@ -256,7 +263,7 @@ fn once(
     state: State,
     delay: Duration,
     guard: &Guard,
-) -> Result<History> {
+) -> Result<Seen> {
     let mut history = History::default();
     let mut counted = 0;
     let until = Some(Instant::now() + IDLE + 2 * delay);
@@ -268,7 +275,7 @@ fn once(
     }
     let Some(last) = history.last().filter(|_| counted > 0) else {
         // What was said is all there is.
-        return Ok(history.without_counts());
+        return Ok((history.without_counts(), false));
     };
     let style = Style::of(&io::stdout());
     let mut out = output::stdout();
@@ -295,15 +302,15 @@ fn once(
         }
     }
     out.flush()?;
-    Ok(history)
+    Ok((history, false))
 }
 
 #[cfg(feature = "top")]
-fn on_terminal(moments: &Receiver<Snapshot>, state: State, guard: &Guard) -> Result<History> {
+fn on_terminal(moments: &Receiver<Snapshot>, state: State, guard: &Guard) -> Result<Seen> {
     terminal::run(moments, state, guard)
 }
 
 #[cfg(not(feature = "top"))]
-fn on_terminal(_: &Receiver<Snapshot>, _: State, _: &Guard) -> Result<History> {
-    check_terminal().map(|()| History::default())
+fn on_terminal(_: &Receiver<Snapshot>, _: State, _: &Guard) -> Result<Seen> {
+    check_terminal().map(|()| (History::default(), false))
 }

@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use trommel_host::kernel::interrupt::Guard;
 
+use super::Seen;
 use super::history::History;
 use super::screen::{Look, Screen, screen};
 use super::snapshot::Snapshot;
@@ -54,15 +55,11 @@ impl Drop for Raw {
     }
 }
 
-/// Shows what comes until whoever looks quits. Returns what was seen.
+/// Shows what comes until whoever looks quits. Returns what was seen, and true if it was for that.
 ///
 /// # Errors
 /// The terminal is gone.
-pub(super) fn run(
-    moments: &Receiver<Snapshot>,
-    mut state: State,
-    guard: &Guard,
-) -> Result<History> {
+pub(super) fn run(moments: &Receiver<Snapshot>, mut state: State, guard: &Guard) -> Result<Seen> {
     let mut history = History::default();
     let mut held = Vec::new();
     let keys = keys()?;
@@ -107,7 +104,7 @@ pub(super) fn run(
         }
     }
     drop(raw);
-    Ok(history)
+    Ok((history, state.quits || guard.asked()))
 }
 
 /// Takes the moments that have come. Returns true if that changes what is to be shown.

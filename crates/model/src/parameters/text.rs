@@ -106,6 +106,9 @@ const WRONG_PATHS: [(&str, WrongPaths); 3] = [
     ("profiled", WrongPaths::Profiled),
 ];
 
+/// Bytes of a line at most, without its comment.
+const LONGEST: usize = 200;
+
 /// The value of a name.
 fn named<T: Copy>(number: &str, name: &str, all: &[(&str, T)]) -> Result<T, String> {
     let found = all.iter().find(|(known, _)| *known == name);
@@ -132,6 +135,8 @@ fn geometry(of: Geometry) -> String {
 
 fn read_geometry(text: &str) -> Result<Geometry, String> {
     const LARGEST: u64 = 1 << 34;
+    // Each takes memory of ours.
+    const MOST_LINES: u64 = 1 << 24;
     let wrong = || format!("`{text}` is no cache: write bytes/ways/line, as in 32k/2/32");
     let parts: Vec<&str> = text.split('/').collect();
     let [size, ways, line] = parts[..] else {
@@ -147,6 +152,12 @@ fn read_geometry(text: &str) -> Result<Geometry, String> {
     else {
         return Err(wrong());
     };
+    let lines = bytes / line.max(1);
+    if lines > MOST_LINES {
+        return Err(format!(
+            "`{text}` has {lines} lines: a cache has {MOST_LINES} at most"
+        ));
+    }
     let set = ways.saturating_mul(line);
     let possible = (1..=64).contains(&ways)
         && line.is_power_of_two()
@@ -181,6 +192,11 @@ pub fn read(text: &str, base: Parameters) -> Result<Parameters, TextError> {
         let line = line.split('#').next().unwrap_or("").trim();
         if line.is_empty() {
             continue;
+        }
+        if line.len() > LONGEST {
+            return Err(wrong(format!(
+                "it is longer than {LONGEST} bytes: write NAME = VALUE"
+            )));
         }
         let (name, value) = line
             .split_once('=')
@@ -330,6 +346,9 @@ mod tests {
             ("windows = 8", 1, "no `windows`"),
             ("tlb = 64/4", 1, "bytes/ways/line"),
             ("data_cache = 33/2/32", 1, "sets of 64"),
+            ("second_cache = 16384M/1/8", 1, "16777216 at most"),
+            ("tlb = 99999999999M/4/0", 1, "lines"),
+            (&"x".repeat(100_000), 1, "longer than 200 bytes"),
             ("cheap = all", 1, "none of"),
             ("engine = steam", 1, "none of barrel, table"),
             ("wrong_paths = both", 1, "none of none, modelled, profiled"),

@@ -105,9 +105,14 @@ impl<'a> Cursor<'a> {
         if n.is_multiple_of(parts) && (n / parts).is_power_of_two() {
             return Ok(());
         }
+        // The next numbers below and above that will do.
         let each = (n / parts).max(1);
-        let above = each.next_power_of_two();
-        let below = if above > 1 { above / 2 } else { 1 };
+        let below = (1 << each.ilog2()) * parts;
+        let above = below.saturating_mul(2);
+        let take = match n < below || u64::from(above) > MAX_ENTRIES {
+            true => below.to_string(),
+            false => format!("{below} or {above}"),
+        };
         let split = if parts == 1 {
             String::new()
         } else {
@@ -115,9 +120,7 @@ impl<'a> Cursor<'a> {
         };
         let message = format!(
             "the {what} ({n}){split} must be a power of two, as the hash folds to an index of \
-             whole bits; take {} or {}",
-            below * parts,
-            above * parts
+             whole bits; take {take}"
         );
         Err(self.error_at(start, &message))
     }

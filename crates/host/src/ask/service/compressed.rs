@@ -47,6 +47,9 @@ pub enum NotChosen {
     /// More than a message has.
     #[error("a message has {RECORD_WORDS} words at most, and {0} are named")]
     Many(usize),
+    /// The same word again.
+    #[error("{0} is named twice: a tuple has each word once")]
+    Twice(&'static str),
     /// No query sends anything.
     #[error("no query sends messages")]
     NoMessages,
@@ -89,10 +92,14 @@ impl Chosen {
     /// Chooses `fields` of the messages of `program`; without any, the first two words.
     ///
     /// # Errors
-    /// When a query that sends messages does not collect one of them.
+    /// When a query that sends messages does not collect one of them, or a word is named twice.
     pub fn new(program: &Program, fields: &[Word]) -> Result<Self, NotChosen> {
         if fields.len() > RECORD_WORDS {
             return Err(NotChosen::Many(fields.len()));
+        }
+        let again = (1..fields.len()).find(|&n| fields[..n].contains(&fields[n]));
+        if let Some(again) = again {
+            return Err(NotChosen::Twice(fields[again].name()));
         }
         let mut chosen = Self {
             words: vec![Vec::new(); program.code().len()],
@@ -406,5 +413,7 @@ mod tests {
         assert_eq!(three.tables[&1].places, 2);
         let silent = "for opALU * always collect pc; count stop;";
         assert_eq!(chosen(silent, &[]), Err(NotChosen::NoMessages));
+        let twice = [Field::Pc, Field::Res1, Field::Pc];
+        assert_eq!(chosen(text, &twice), Err(NotChosen::Twice("pc")));
     }
 }
