@@ -100,7 +100,7 @@ impl Diagnostic {
 }
 
 /// Characters of a quoted word that are shown.
-const SHOWN: usize = 100;
+const SHOWN: usize = 64;
 
 /// A sentence whose quoted words are cut where they are long: a word of a text may be a megabyte.
 fn shortened(sentence: &str) -> String {
@@ -166,7 +166,7 @@ mod tests {
             format!("`{long}` is no field"),
             format!("write `{long}:` before a clause, or `op1`"),
         );
-        let cut = "x".repeat(100);
+        let cut = "x".repeat(64);
         assert_eq!(found.message, format!("`{cut}…` is no field"));
         assert_eq!(
             found.fix,

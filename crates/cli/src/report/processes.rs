@@ -99,20 +99,27 @@ pub(crate) fn table(
     let total = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
     let mut order: Vec<&Row> = rows.iter().collect();
     order.sort_by_key(|row| Reverse(row.seen()));
-    writeln!(
-        out,
-        "# {}: {} observed, {} events",
-        style.strong("Processes"),
-        grouped(rows.len() as u64),
-        grouped(total)
-    )?;
+    // Queries and contexts alone are no events.
+    let events = match total {
+        0 => String::new(),
+        total => format!(", {} events", grouped(total)),
+    };
+    let (title, all) = (style.strong("Processes"), grouped(rows.len() as u64));
+    writeln!(out, "# {title}: {all} observed{events}")?;
     let mut table = Table::new([
         "events", "%", "pid", "parent", "ended", "threads", "command", "",
     ]);
     for row in order.iter().take(top) {
+        let [seen, share] = match total {
+            0 => ["-", "-"].map(str::to_owned),
+            total => [
+                grouped(row.seen()),
+                format!("{:.2}%", percent(row.seen(), total)),
+            ],
+        };
         table.row([
-            grouped(row.seen()),
-            format!("{:.2}%", percent(row.seen(), total)),
+            seen,
+            share,
             match row.pid {
                 0 => "-".into(),
                 pid => pid.to_string(),

@@ -472,6 +472,9 @@ fn of_processes(rows: &[Row]) -> Option<String> {
         return None;
     }
     let total = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
+    if total == 0 {
+        return Some(format!("{} processes", grouped(rows.len() as u64)));
+    }
     let mut order: Vec<&Row> = rows.iter().collect();
     order.sort_by_key(|row| std::cmp::Reverse(row.seen()));
     let most = order.iter().take(PROCESSES).map(|row| {
