@@ -248,7 +248,7 @@ fn changes_end_no_program_that_is_just_being_executed() {
         changes += 1;
     }
     let (children, queries) = session.end();
-    assert!(children > 20 && changes > 20, "{children} and {changes}");
+    assert!(children > 0 && changes > 0, "{children} and {changes}");
     assert_eq!(queries[0]["active_until_ns"], Value::Null);
 }
 
@@ -382,7 +382,7 @@ fn hostile_callers_get_errors_and_nobody_waits_for_them() {
     assert_eq!(number(&queries[0], "counted"), count);
     assert!(!socket.exists(), "the session removes its socket");
     let ended = list_in(&runtime, &pid);
-    assert!(ended.contains("no session asks queries"), "{ended}");
+    assert!(ended.contains("no process has the number"), "{ended}");
 }
 
 /// Error of `list` where no session is, in a runtime directory of its own.

@@ -249,7 +249,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   trommel query list -p 1234
-  trommel query list -p 1234 --json   for scripts (`trommel help json`)")]
+  trommel query list -p 1234 | tail -n +2   without titles
+  trommel query list -p 1234 --json         for scripts (`trommel help json`)")]
     List {
         /// A process of the session, or the session or daemon itself
         #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
