@@ -1,4 +1,4 @@
-//! What a recording lost: its end and the head of its report say the same.
+//! Losses of a recording: its end and the head of its report say the same.
 
 use trommel_profile::Profile;
 

@@ -236,7 +236,7 @@ fn next(moments: &Receiver<Snapshot>, guard: &Guard, until: Option<Instant>) -> 
     None
 }
 
-/// What was seen, and whether somebody at the terminal wanted to see no more.
+/// History that was seen, and whether somebody at the terminal wanted to see no more.
 type Seen = (History, bool);
 
 /// Writes each moment as a line of JSON.

@@ -18,7 +18,7 @@ const ROOM: u64 = 256 << 20;
 /// Threads that have room in any case.
 const LEAST: u64 = 64;
 
-/// What threads have that do not run now.
+/// Cores of the threads that do not run now.
 pub(super) struct Cores {
     caches: Caches,
     /// Cores at most.
