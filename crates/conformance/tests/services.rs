@@ -411,7 +411,7 @@ fn nobody_waits_with_or_drop_for_a_slow_service() {
         let ended = ended.expect("a time");
         ended.duration_since(begun).expect("a later time")
     };
-    for threads in ["1", "8"] {
+    for threads in ["1", "2", "8"] {
         let alone = recorded(&[], threads);
         for how in ["slow", "held"] {
             let what = format!("{how}, {threads} threads");
