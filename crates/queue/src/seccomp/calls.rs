@@ -13,7 +13,7 @@
 //! | [`STARTING`] | while a program is attached or detached, or becomes another one | nothing: the host suspends filters then (`PTRACE_O_SUSPEND_SECCOMP`). Where it cannot, as [`NEEDED`] |
 //! | [`REPLACED`] | at any time | there is another way |
 //! | [`OPTIONAL`] | at any time | something is not done that may fail anyway |
-//! | [`PROBES`] | when the program is about to make one like it | it is not known which file the program opens |
+//! | [`PROBES`] | when the program makes one like it | it is not known which file the program opens, for one |
 //! | [`WINDOWED`] | between windows | there are no windows |
 //!
 //! The rows of [`REPLACED`], [`OPTIONAL`] and [`PROBES`] that a filter does not allow are numbered in a [`Without`]. The runtime never makes those calls: to its
@@ -160,13 +160,11 @@ pub const OPTIONAL: &[Call] = &[
     any(31, "shmctl"),
     with(62, "kill", &[(0, OWN_PROCESS)]),
     with(72, "fcntl", &[(1, 3)]), // F_GETFL
-    with(101, "ptrace", &[(0, 0x4201)]), // GETEVENTMSG
     any(107, "geteuid"),
     any(108, "getegid"),
     any(125, "capget"),
     with(129, "rt_sigqueueinfo", &[(0, OWN_PROCESS)]),
     any(138, "fstatfs"),
-    any(151, "mlockall"),
     with(157, "prctl", &[(0, 40)]), // PR_GET_TID_ADDRESS
     GET_BASE,
     any(193, "fgetxattr"),
@@ -181,8 +179,14 @@ pub const OPTIONAL: &[Call] = &[
     any(439, "faccessat2"),
 ];
 
-/// Calls that are made when the program is about to make one like them.
-pub const PROBES: &[Call] = &[any(257, "openat"), any(304, "open_by_handle_at")];
+/// Calls that are made when the program is about to make one like them, or has made one.
+#[rustfmt::skip] // reason: a row a line
+pub const PROBES: &[Call] = &[
+    with(101, "ptrace", &[(0, 0x4201)]), // GETEVENTMSG
+    any(151, "mlockall"),
+    any(257, "openat"),
+    any(304, "open_by_handle_at"),
+];
 
 /// Further calls where threads are native between windows. They may fail, but neither end the program nor be reported to it.
 pub const WINDOWED: &[Call] = &[
