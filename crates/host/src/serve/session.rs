@@ -27,6 +27,7 @@ mod end;
 mod execs;
 mod native;
 mod observing;
+mod parts;
 mod progress;
 mod querying;
 mod reattach;
@@ -35,8 +36,6 @@ mod retakes;
 mod stops;
 mod takes;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -45,17 +44,11 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use trommel_profile::Profile;
-use trommel_profile::memory::Levels;
 use trommel_queue::State;
-use trommel_symbol::Files;
 
-use crate::ask::custom::Custom;
-use crate::ask::service::{Instance, Write};
 use crate::channel::bell;
 use crate::channel::bell::IDLE;
 use crate::channel::family::Family;
-use crate::channel::memory::Budget;
-use crate::channel::modules::Images;
 use crate::channel::shared::Shared;
 use crate::channel::stream::StreamFile;
 use crate::channel::terms::Terms;
@@ -68,18 +61,18 @@ use crate::serve::news::News;
 use crate::serve::options::RecordOptions;
 use crate::serve::persist::Keeping;
 use crate::serve::process::Process;
-use crate::serve::recording::{Ancestor, Done};
+use crate::serve::recording::Ancestor;
 use crate::serve::series::{self};
 use crate::serve::turns::WhyAttached;
 use crate::takeover::forked::Forked;
 use crate::windows;
 use crate::windows::pacer;
 use crate::windows::sampling;
-use crate::windows::toll::Toll;
 use arrivals::{Arrival, Traced};
 use cost::{cost, host_cpu};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
+use parts::{Account, First, Means, Receivers};
 use querying::Querying;
 use releases::Releases;
 use retakes::Retakes;
@@ -97,35 +90,22 @@ pub struct Session<'a> {
     notice: &'a mut dyn FnMut(News),
     others: &'a mut dyn FnMut(Profile, Engine),
     terms: Terms,
-    images: Images,
-    budget: Rc<Budget>,
-    files: &'static Files,
+    means: Means,
+    receivers: Receivers,
+    first: First,
+    account: Account,
     families: Vec<Rc<Family>>,
     /// Processes that are there, by number.
     processes: Vec<(usize, Process)>,
     /// Processes started so far.
     started: usize,
-    /// The first program runs natively, and has number 0 when it is attached.
-    awaited: bool,
     /// Processes that have ended and are still making others.
     ancestors: Vec<Ancestor>,
-    /// The first, when it is not there any more.
-    done: Option<Done>,
-    /// Streams opened for processes of a number.
-    streams: HashMap<Pid, usize>,
-    /// All of every stream is in its file, so far.
-    stream_whole: bool,
     traced: Vec<Traced>,
     /// Processes that are detached because a program asks for it.
     releases: Releases,
     arrivals: Vec<Arrival>,
-    main: Option<Pid>,
     stops: Stops,
-    ended: Option<(Ended, Instant)>,
-    /// Cost of a signal that begins a window, where there are any within a budget.
-    toll: Option<Toll>,
-    /// By what latencies are told apart, where they are wanted.
-    levels: Option<Levels>,
     /// True if there may be new threads and processes.
     births: Births,
     /// Processes that are forked between windows.
@@ -134,28 +114,10 @@ pub struct Session<'a> {
     execed: Execed,
     /// Processes that were detached.
     retakes: Retakes,
-    /// Start of the session.
-    began: Instant,
-    /// Our CPU time when the run began.
-    host_before: Duration,
-    /// The first program ran already when it was attached.
-    late: bool,
-    /// We ended the first program, as its stream had all the events that were wanted.
-    limited: bool,
-    /// Writer of the queries' messages.
-    messages: Option<Rc<RefCell<Write>>>,
-    /// Services of libraries for the first process, until it begins.
-    services: Option<Vec<Instance>>,
-    /// Module that windows are given to.
-    custom: Option<Rc<Custom>>,
     /// Kept fragments of processes that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
-    /// The moment at which the state of the run was reported last.
-    progressed: Instant,
-    /// Time that processes that have ended waited for the host.
-    waited: Duration,
     /// Commands that change its queries.
     querying: Querying,
 }
@@ -177,13 +139,13 @@ impl<'a> Session<'a> {
 
     /// The run begins now: when.
     pub fn begins(&mut self) -> Instant {
-        self.began = Instant::now();
-        self.began
+        self.account.began = Instant::now();
+        self.account.began
     }
 
     /// The first program has started.
     pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
-        self.main = Some(identity.pid);
+        self.first.pid = Some(identity.pid);
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program, WhyAttached::Start);
@@ -191,14 +153,14 @@ impl<'a> Session<'a> {
 
     /// The first program runs already.
     pub fn finds_running(&mut self) {
-        self.late = true;
+        self.first.late = true;
     }
 
     /// The first program has started, natively.
     pub fn first_natively(&mut self, pid: Pid) {
-        self.main = Some(pid);
+        self.first.pid = Some(pid);
         self.execed = Execed::expected(self.options.tracing.after);
-        self.awaited = true;
+        self.first.awaited = true;
         self.started = 1;
     }
 
@@ -236,7 +198,7 @@ impl<'a> Session<'a> {
         self.listen();
         loop {
             if let Some(parted) = &mut parted
-                && self.ended.is_none()
+                && self.first.ended.is_none()
             {
                 self.part(parted);
             }
@@ -247,15 +209,15 @@ impl<'a> Session<'a> {
                 self.changes();
             }
             self.stop_with_program(changed);
-            if looked.elapsed() >= IDLE || self.ended.is_some() {
+            if looked.elapsed() >= IDLE || self.first.ended.is_some() {
                 looked = Instant::now();
                 self.processes.iter_mut().for_each(|(_, p)| p.look());
             }
             self.pace();
-            if late && self.ended.is_none() {
+            if late && self.first.ended.is_none() {
                 self.execed();
             }
-            if self.ended.is_none() {
+            if self.first.ended.is_none() {
                 self.retakes();
             }
             self.epoch();
@@ -276,7 +238,11 @@ impl<'a> Session<'a> {
     /// The longest sleep between two rounds. `attached`: the first program is not our child.
     fn nap(&self, attached: bool) -> Duration {
         const OFTEN: Duration = Duration::from_millis(10);
-        match (self.terms.window, self.toll, self.options.tracing.series) {
+        match (
+            self.terms.window,
+            self.means.toll,
+            self.options.tracing.series,
+        ) {
             (1.., None, _) => pacer::OFTEN,
             // What is wanted at its end need not be at once: looking costs.
             (1.., Some(_), _) if attached => sampling::OFTEN,
@@ -303,7 +269,7 @@ impl<'a> Session<'a> {
         let Some(ended) = parted(state, &mut stop) else {
             return;
         };
-        self.ended = Some((ended, Instant::now()));
+        self.first.ended = Some((ended, Instant::now()));
         if let Some((_, process)) = self.process(0)
             && process.end == End::No
         {
@@ -318,8 +284,8 @@ impl<'a> Session<'a> {
                 process.end = End::Ended(process.exit_status());
             }
             process.serve().into_iter().for_each(&mut *self.notice);
-            if process.is_full() && !self.limited && process.end == End::No {
-                self.limited = true;
+            if process.is_full() && !self.first.limited && process.end == End::No {
+                self.first.limited = true;
                 let _ = kill(process.identity.pid, Signal::SIGKILL);
             }
         }
@@ -329,7 +295,7 @@ impl<'a> Session<'a> {
     fn is_over(&self) -> bool {
         const LONG: Duration = Duration::from_secs(1);
         const SHORT: Duration = Duration::from_millis(50);
-        let Some((_, at)) = self.ended else {
+        let Some((_, at)) = self.first.ended else {
             return false;
         };
         let since = at.elapsed();
@@ -346,7 +312,7 @@ impl<'a> Session<'a> {
         let pauses = processes
             .iter()
             .map(|(_, p)| p.pause().min(p.audit_pause()));
-        let pause = match self.ended {
+        let pause = match self.first.ended {
             None if self.arrivals.is_empty() && self.releases.is_empty() => {
                 pauses.min().unwrap_or(IDLE)
             }
@@ -354,12 +320,12 @@ impl<'a> Session<'a> {
         };
         // Beside many that sleep, looking at them would cost most. What comes of their windows rings.
         let sleeps = processes.iter().all(|(_, process)| process.sleeps());
-        let pause = match self.epochs.is_some() && self.ended.is_none() && sleeps {
+        let pause = match self.epochs.is_some() && self.first.ended.is_none() && sleeps {
             true => ASLEEP,
             false => pause.min(nap),
         };
         let pause = match late {
-            true if self.ended.is_none() => pause.min(self.execed.pause()),
+            true if self.first.ended.is_none() => pause.min(self.execed.pause()),
             _ => pause,
         };
         let pause = pause.min(self.retakes.pause());
@@ -378,11 +344,11 @@ impl<'a> Session<'a> {
 
     /// Begins windows where it is time for them.
     fn pace(&mut self) {
-        if self.terms.window == 0 || self.ended.is_some() {
+        if self.terms.window == 0 || self.first.ended.is_some() {
             return;
         }
-        let before = self.host_before;
-        let custom = self.custom.as_deref();
+        let before = self.account.host_before;
+        let custom = self.receivers.custom.as_deref();
         let epochs = self.epochs.as_ref();
         let mut often = sampling::RARE;
         for (_, process) in &mut self.processes {
@@ -392,7 +358,7 @@ impl<'a> Session<'a> {
             }
             often = process.often().unwrap_or(often).min(often);
         }
-        if self.options.follow && self.toll.is_some() {
+        if self.options.follow && self.means.toll.is_some() {
             self.forked.look(often, &mut self.births, || {
                 let processes = self.processes.iter();
                 let known = processes.filter_map(|(_, process)| {
@@ -407,7 +373,7 @@ impl<'a> Session<'a> {
 
     /// Gives profiles away where it is time for that.
     fn epoch(&mut self) {
-        let Some(epochs) = self.epochs.as_mut().filter(|_| self.ended.is_none()) else {
+        let Some(epochs) = self.epochs.as_mut().filter(|_| self.first.ended.is_none()) else {
             return;
         };
         if !epochs.is_over() {
@@ -423,7 +389,8 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        let host = cost(self.custom.as_deref(), Some(epochs)).saturating_sub(self.host_before);
+        let host = cost(self.receivers.custom.as_deref(), Some(epochs))
+            .saturating_sub(self.account.host_before);
         let before = host_cpu();
         for (_, process) in &mut self.processes {
             let (profile, news) = process.epoch(self.options.kinds, host);

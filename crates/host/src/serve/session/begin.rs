@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use trommel_compress::Strata;
 use trommel_compress::interval::Shield;
@@ -12,8 +11,8 @@ use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
 use super::Session;
-use super::cost::host_cpu;
 use super::native::Execed;
+use super::parts::{Account, First, Means, Receivers};
 use super::querying::Querying;
 use super::releases::Releases;
 use super::retakes::Retakes;
@@ -188,42 +187,38 @@ impl<'a> Session<'a> {
                 prefetch,
                 converge: converge(options),
             },
-            images: match has_places(options) {
-                true => Images::default(),
-                false => Images::without_builds(),
+            means: Means {
+                images: match has_places(options) {
+                    true => Images::default(),
+                    false => Images::without_builds(),
+                },
+                budget: Rc::new(Budget::new(options.memory)),
+                // One for each run of the command: symbols borrow from it until the end.
+                files: Box::leak(Box::new(Files::new())),
+                toll,
+                levels,
             },
-            budget: Rc::new(Budget::new(options.memory)),
-            // One for each run of the command: symbols borrow from it until the end.
-            files: Box::leak(Box::new(Files::new())),
+            receivers: Receivers {
+                streams: HashMap::new(),
+                stream_whole: true,
+                messages,
+                services,
+                custom,
+            },
+            first: First::default(),
+            account: Account::begin(),
             families: Vec::new(),
             processes: Vec::new(),
             started: 0,
-            awaited: false,
             ancestors: Vec::new(),
-            done: None,
-            streams: HashMap::new(),
-            stream_whole: true,
             traced: Vec::new(),
             arrivals: Vec::new(),
-            main: None,
             stops: Stops::default(),
-            ended: None,
-            toll,
-            levels,
             births: Births::default(),
             forked: Forked::default(),
             execed: Execed::default(),
             releases: Releases::default(),
             retakes: Retakes::default(),
-            began: Instant::now(),
-            progressed: Instant::now(),
-            waited: Duration::ZERO,
-            host_before: host_cpu(),
-            late: false,
-            limited: false,
-            messages,
-            services,
-            custom,
             keeping: Vec::new(),
             epochs: None,
             querying: Querying::default(),

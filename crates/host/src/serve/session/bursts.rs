@@ -19,7 +19,7 @@ impl Session<'_> {
         let terms = Terms {
             budget: sampling.budget,
             from_start,
-            first: !from_start || self.main == Some(process.identity.pid),
+            first: !from_start || self.first.pid == Some(process.identity.pid),
             hasty: self.options.stress.bursts != 0,
         };
         process.in_bursts(Bursts::begin(terms), line);
@@ -30,8 +30,8 @@ impl Session<'_> {
         if !self.options.bursts {
             return;
         }
-        let before = self.host_before;
-        let goes_on = self.ended.is_none();
+        let before = self.account.host_before;
+        let goes_on = self.first.ended.is_none();
         for (_, process) in &mut self.processes {
             for message in process.news_of_bursts() {
                 match message {

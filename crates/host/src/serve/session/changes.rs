@@ -36,12 +36,12 @@ impl Session<'_> {
     fn changed(&mut self, change: Change) {
         match change {
             Change::Ended(pid, ended) => {
-                if let Some(custom) = &self.custom {
+                if let Some(custom) = &self.receivers.custom {
                     custom.child_ended(pid, ended.status);
                 }
                 self.arrivals.retain(|arrival| arrival.landing.pid() != pid);
-                if Some(pid) == self.main {
-                    self.ended = Some((ended, Instant::now()));
+                if Some(pid) == self.first.pid {
+                    self.first.ended = Some((ended, Instant::now()));
                 }
                 if let Some(at) = self.traced.iter().position(|t| t.tid == pid) {
                     // Killed in the middle: whoever waits for its request may go on.

@@ -32,7 +32,7 @@ impl Session<'_> {
                 continue;
             }
             let (number, mut process) = self.processes.swap_remove(n);
-            self.waited += process.waited();
+            self.account.waited += process.waited();
             // What came between the last look and its end.
             process.serve().into_iter().for_each(&mut *self.notice);
             if let Some(epochs) = &mut self.epochs {
@@ -47,15 +47,15 @@ impl Session<'_> {
                 Some(limit) => format!("{} converge {limit}%", self.options.compressor),
                 None => self.options.compressor.to_string(),
             };
-            let host = cost(self.custom.as_deref(), self.epochs.as_ref());
-            let host = host.saturating_sub(self.host_before);
+            let host = cost(self.receivers.custom.as_deref(), self.epochs.as_ref());
+            let host = host.saturating_sub(self.account.host_before);
             let kinds = self.options.kinds;
-            let large = self.budget.is_large();
+            let large = self.means.budget.is_large();
             let (done, ancestor, news) = process.finish(&compressor, kinds, host);
             news.into_iter().for_each(&mut *self.notice);
-            self.stream_whole &= done.stream_whole;
+            self.receivers.stream_whole &= done.stream_whole;
             match number {
-                0 => self.done = Some(done),
+                0 => self.first.done = Some(done),
                 _ => (self.others)(done.profile, done.engine),
             }
             if large {
@@ -92,12 +92,15 @@ impl Session<'_> {
     /// # Errors
     /// The runtime could not start in the first program.
     pub fn conclude(mut self) -> Result<Recording, RecordError> {
-        let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
-        let wall = at.duration_since(self.began);
-        let done = match self.done.take() {
+        let (ended, at) = self
+            .first
+            .ended
+            .unwrap_or((Ended::default(), Instant::now()));
+        let wall = at.duration_since(self.account.began);
+        let done = match self.first.done.take() {
             Some(done) => done,
             // It was never attached.
-            None if self.awaited => Done {
+            None if self.first.awaited => Done {
                 profile: Profile {
                     command: Identity::first(Pid::from_raw(0), &self.options.arguments).command,
                     ..Profile::default()
@@ -111,9 +114,9 @@ impl Session<'_> {
                 });
             }
         };
-        let native = self.awaited;
+        let native = self.first.awaited;
         let never_in_bursts = native && self.options.bursts;
-        if let Some(messages) = &self.messages
+        if let Some(messages) = &self.receivers.messages
             && let Err(error) = messages.borrow_mut().finish()
         {
             (self.notice)(News::MessagesMissing(error.to_string()));
@@ -126,10 +129,10 @@ impl Session<'_> {
                 ended,
                 limited: false,
                 engine,
-                stream_whole: self.stream_whole,
+                stream_whole: self.receivers.stream_whole,
             });
         }
-        let limited = self.limited && ended.status == Some(-libc::SIGKILL);
+        let limited = self.first.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
         if engine.fragments == 0 && nothing && first.run.detach.is_empty() && !native {
             if ended.status == Some(NOT_STARTED) {
@@ -145,7 +148,7 @@ impl Session<'_> {
         // What the run as a whole came to.
         first.run.wall = wall.as_nanos() as u64;
         first.run.target_cpu = ended.cpu.as_nanos() as u64;
-        first.run.host_cpu = cpu_with(self.custom.as_deref()).as_nanos() as u64;
+        first.run.host_cpu = cpu_with(self.receivers.custom.as_deref()).as_nanos() as u64;
         first.run.status = ended.status;
         if never_in_bursts {
             let budget = self
@@ -167,7 +170,7 @@ impl Session<'_> {
             ended,
             limited,
             engine,
-            stream_whole: self.stream_whole,
+            stream_whole: self.receivers.stream_whole,
         })
     }
 }

@@ -51,7 +51,7 @@ impl Session<'_> {
         let windows = self.windows(pid, first);
         self.forked.has_begun(pid);
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
-        let mut process = process.taken(self.began, why);
+        let mut process = process.taken(self.account.began, why);
         process.scope = self.scope(first, why, pid);
         if self.epochs.as_ref().is_some_and(Epochs::are_of_intervals) {
             process = process.looked_at();
@@ -68,15 +68,15 @@ impl Session<'_> {
             WhyAttached::Back(_) | WhyAttached::Faster(_) => true,
         };
         Scope {
-            late: first && self.late || late,
+            late: first && self.first.late || late,
             only: self.options.only.iter().map(Only::to_string).collect(),
         }
     }
 
     /// The number of a process in this session: 0 for the first program.
     fn number(&mut self, pid: Pid) -> usize {
-        if self.awaited && self.main == Some(pid) {
-            self.awaited = false;
+        if self.first.awaited && self.first.pid == Some(pid) {
+            self.first.awaited = false;
             return 0;
         }
         self.started += 1;
@@ -92,9 +92,9 @@ impl Session<'_> {
         shared: &Shared,
     ) -> Folder {
         let number = pid.as_raw() as u32;
-        let selection = Selection::new(self.options.only.clone(), program, self.files);
-        let images = self.images.seen_by(pid);
-        let budget = Rc::clone(&self.budget);
+        let selection = Selection::new(self.options.only.clone(), program, self.means.files);
+        let images = self.means.images.seen_by(pid);
+        let budget = Rc::clone(&self.means.budget);
         let counts = self.terms.counts;
         let events = (self.options.kinds, counts);
         let spec = &self.options.compressor;
@@ -112,12 +112,13 @@ impl Session<'_> {
         let (question, changes) = (self.options.question, self.options.changes_queries());
         let begin = |of| Instance::begin(of, question, changes);
         let begin = || self.options.services.iter().map(begin).collect();
-        let services = self.services.take().unwrap_or_else(begin);
+        let services = self.receivers.services.take().unwrap_or_else(begin);
         if let Some(question) = self.options.question {
-            let write = self.messages.clone();
+            let write = self.receivers.messages.clone();
             let receivers = (write, services);
-            let since = (shared, self.began);
-            let mut answers = Answers::new(question, program, self.files, receivers, pid, since);
+            let since = (shared, self.account.began);
+            let mut answers =
+                Answers::new(question, program, self.means.files, receivers, pid, since);
             if let Some(chosen) = &self.options.chosen {
                 answers = answers.compressing(Compressed::new(*spec, chosen.clone()));
             }
@@ -138,17 +139,17 @@ impl Session<'_> {
         if self.options.bursts {
             return folder.of_bursts();
         }
-        let Some(toll) = self.toll else {
+        let Some(toll) = self.means.toll else {
             return folder;
         };
-        folder = folder.of_windows(toll.cycle, self.levels.clone());
+        folder = folder.of_windows(toll.cycle, self.means.levels.clone());
         if self.terms.stacks {
             folder = folder.by_caller(self.terms.kinds);
         }
         if self.options.question.is_some() {
             folder = folder.of_windowed_queries();
         }
-        match &self.custom {
+        match &self.receivers.custom {
             Some(custom) => folder.of_custom(custom.begin(), number),
             None => folder,
         }
@@ -156,7 +157,7 @@ impl Session<'_> {
 
     /// The windows of a process.
     fn windows(&self, pid: Pid, first: bool) -> Option<Windows> {
-        if let (Some(sampling), Some(toll)) = (self.options.sampling, self.toll) {
+        if let (Some(sampling), Some(toll)) = (self.options.sampling, self.means.toll) {
             return Some(Windows::within(sampling, toll, pid));
         }
         (self.terms.window != 0 && first).then(|| {
@@ -214,7 +215,7 @@ impl Session<'_> {
         let stream = self.options.stream.as_ref().map(|path| {
             let mut name = path.clone().into_os_string();
             let pid = identity.pid;
-            let before = self.streams.entry(pid).or_default();
+            let before = self.receivers.streams.entry(pid).or_default();
             *before += 1;
             name.push(format!(".{pid}"));
             if *before > 1 {

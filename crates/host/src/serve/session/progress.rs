@@ -16,15 +16,18 @@ const PERIOD: Duration = Duration::from_secs(1);
 impl Session<'_> {
     /// Reports the state of the run, if it is time to and somebody asked.
     pub(super) fn progress(&mut self) {
-        if !self.options.progress || self.ended.is_some() || self.progressed.elapsed() < PERIOD {
+        if !self.options.progress
+            || self.first.ended.is_some()
+            || self.account.progressed.elapsed() < PERIOD
+        {
             return;
         }
-        self.progressed = Instant::now();
+        self.account.progressed = Instant::now();
         let mut state = Progress {
-            wall: self.began.elapsed(),
+            wall: self.account.began.elapsed(),
             program: clocks::ended_children_cpu(),
-            host: host_cpu().saturating_sub(self.host_before),
-            waited: self.waited,
+            host: host_cpu().saturating_sub(self.account.host_before),
+            waited: self.account.waited,
             processes: self.processes.len(),
             written: 0,
         };

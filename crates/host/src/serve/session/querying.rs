@@ -130,7 +130,7 @@ impl Session<'_> {
                 }
             }
         }
-        let now = self.began.elapsed().as_nanos() as u64;
+        let now = self.account.began.elapsed().as_nanos() as u64;
         let mut text = String::new();
         let loads = question.loads();
         for load in loads.iter().filter(|load| load.is_wanted()) {

@@ -26,7 +26,7 @@ impl Session<'_> {
     /// Stops with the first program. `changed`: a child has changed.
     pub(super) fn stop_with_program(&mut self, changed: bool) {
         self.stops.changed |= changed;
-        let Some(main) = self.main.filter(|_| self.ended.is_none()) else {
+        let Some(main) = self.first.pid.filter(|_| self.first.ended.is_none()) else {
             return;
         };
         // Who traces it waits for stops of other kinds.

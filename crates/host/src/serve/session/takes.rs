@@ -98,7 +98,7 @@ impl Session<'_> {
     fn bursts_begin_after(&self, pid: Pid) -> Option<Duration> {
         const PARTS: u64 = 1024;
         let sampling = self.options.sampling.filter(|_| self.options.bursts)?;
-        let is_random = self.main != Some(pid) && self.options.stress.bursts == 0;
+        let is_random = self.first.pid != Some(pid) && self.options.stress.bursts == 0;
         let parts = 1 + SplitMix64::new(pid.as_raw() as u64).draw() % PARTS;
         let earned = Bursts::earned_after(sampling.budget);
         is_random.then(|| earned.mul_f64(parts as f64 / PARTS as f64))
@@ -144,7 +144,7 @@ impl Session<'_> {
                 found.push((pid, process.identity.parent));
             }
         }
-        if let Some(main) = self.main.filter(|main| !known.contains(main)) {
+        if let Some(main) = self.first.pid.filter(|main| !known.contains(main)) {
             known.push(main);
             if has_program(main) && !found.iter().any(|(pid, _)| *pid == main) {
                 found.push((main, 0));
