@@ -161,6 +161,18 @@ fn steps(all: bool) -> Vec<Step> {
     if all {
         steps.push(Step::new("tests, profile dev", "test --workspace"));
         steps.push(Step::new("README, released", readme("release")));
+        let installed = target_dir().join("installed");
+        steps.push(Step::new(
+            "installed",
+            format!(
+                "install --quiet --locked --force --path crates/cli --root {}",
+                installed.display()
+            ),
+        ));
+        steps.push(Step::new(
+            "files of a release",
+            "run --quiet --profile ci --bin xtask -- release",
+        ));
     }
     steps
 }
