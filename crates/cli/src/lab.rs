@@ -121,7 +121,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     out.flush()?;
     match &args.program {
         Some(program) if !done.iter().any(|(_, found)| found.is_of_anything()) => bail!(
-            "--program {program:?}: nothing is known of it: it did not run, or has too few events"
+            "--program {program:?}: nothing is known of it: it did not run, or has too few events that come again"
         ),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -173,6 +173,9 @@ const STAGE: &str = r#"set -e
         # It lasts for many ticks of the kernel's clock, by which `model --every` counts CPU time, on a loaded machine too.
         sed s/1000/150000000/ app.c > server.c
         cc -static -nostdlib -o server server.c start.c
+        # Its values come again and again, as those of a program that is studied do.
+        printf 'static volatile int t[16]; int main(void) { int s = 0; for (int n = 0; n < 30000; n++) { t[n %% 16] = n %% 3; s += t[n %% 7]; } return s == 1; }' > studied.c
+        cc -static -nostdlib -o studied studied.c start.c
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
         trommel record --quiet -e context -o contexts.data -- ./app
@@ -287,6 +290,7 @@ fn shortened(line: &str) -> String {
             words.drain(at..at + 2);
         }
         words.splice(2..2, ["--events", "20k"]);
+        return words.join(" ").replace("./app", "./studied");
     }
     if line.starts_with("trommel top ") {
         return watched(line);

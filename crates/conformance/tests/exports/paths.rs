@@ -91,8 +91,19 @@ fn place(symbols: &mut Symbols<'_>, app: ModuleId, name: &str) -> Result<Place, 
     }
 }
 
+/// Options that choose the call paths of a basis.
+fn choosing(basis: Basis) -> &'static [&'static str] {
+    match Basis::OFF_CPU.contains(&basis) {
+        true => &["--off-cpu"],
+        false => &[],
+    }
+}
+
 fn file(recorded: &Recorded, format: &str) -> Result<String, String> {
-    let file = recorded.export(format, &[])?;
+    let trees = trommel_store::read(&recorded.data).map_err(|e| e.to_string())?;
+    let tree = trees.iter().flat_map(|profile| &profile.call_trees).next();
+    let basis = tree.ok_or("no call paths")?.basis;
+    let file = recorded.export(format, choosing(basis))?;
     fs::read_to_string(file).map_err(|e| e.to_string())
 }
 
@@ -113,7 +124,7 @@ fn folded() -> Result<(), String> {
         expect(costs.sum::<u64>() == OWN, || lines.clone())?;
         // A context is a whole function; a sample is at an instruction, with what is inlined there.
         let small = lines.contains("main;work;small 40\n");
-        expect(small == (basis == Basis::Stacks), || lines.clone())?;
+        expect(small == basis.is_time(), || lines.clone())?;
         let mut options = flamegraph::Options::default();
         let mut svg = Vec::new();
         flamegraph::from_lines(&mut options, lines.lines(), &mut svg).map_err(|e| e.to_string())?;
@@ -200,7 +211,7 @@ fn apart() -> Result<(), String> {
         let Some(go) = tool(&["go"], "pprof of processes") else {
             continue;
         };
-        let pprof = text(&recorded.export("pprof", &[])?);
+        let pprof = text(&recorded.export("pprof", choosing(basis))?);
         let asked = ["tool", "pprof", "-comments", &pprof];
         let printed = run(&go, &asked, recorded.scratch.dir())?;
         let wanted = ["command: /bin/one", "command: two", "command: one"];
