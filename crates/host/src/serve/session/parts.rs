@@ -73,7 +73,7 @@ pub(super) struct Receivers {
     pub(super) custom: Option<Rc<Custom>>,
 }
 
-/// What all processes of a run share.
+/// Things that all processes of a run share.
 pub(super) struct Means {
     pub(super) images: Images,
     pub(super) budget: Rc<Budget>,
