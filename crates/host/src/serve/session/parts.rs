@@ -35,7 +35,7 @@ pub(super) struct First {
     pub(super) done: Option<Done>,
 }
 
-/// What a run takes.
+/// Times of a run, and what it takes.
 pub(super) struct Account {
     /// Start of the run.
     pub(super) began: Instant,
