@@ -307,6 +307,23 @@ impl Running {
         Ok(self.file("maps")?.lines().count())
     }
 
+    /// Asks about it, unless its time is over meanwhile.
+    fn while_there<T>(
+        &mut self,
+        ask: impl Fn(&Self) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        let answer = ask(self);
+        // Its memory is gone before it can be waited for.
+        let limit = Instant::now() + Duration::from_secs(1);
+        while answer.is_err() && self.is_there() && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match self.is_there() {
+            true => answer.map(Some),
+            false => Ok(None),
+        }
+    }
+
     fn resident(&self) -> Result<u64, String> {
         let status = self.file("status")?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
@@ -370,11 +387,10 @@ fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), Stri
         let output = record_by(&scratch, way, &[way.options, &shortly].concat())?;
         if running.is_there() {
             well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
-            sizes.push(running.resident()?);
+            sizes.extend(running.while_there(Running::resident)?);
         }
     }
-    if running.is_there() {
-        let after = running.traces()?;
+    if let Some(after) = running.while_there(Running::traces)? {
         if before != after {
             return Err(format!("left behind: before\n{before}after\n{after}"));
         }
@@ -508,9 +524,11 @@ fn killed(way: &Way) -> Result<(), String> {
         }
         // The keeper works on when the command is gone.
         let limit = Instant::now() + Duration::from_secs(20);
-        while running.is_there() && running.traces()? != before {
+        while let Some(traces) = running.while_there(Running::traces)?
+            && traces != before
+        {
             if Instant::now() > limit {
-                return Err(format!("{name}: something is left:\n{}", running.traces()?));
+                return Err(format!("{name}: something is left:\n{traces}"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
