@@ -390,10 +390,10 @@ fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), Stri
             sizes.extend(running.while_there(Running::resident)?);
         }
     }
-    if let Some(after) = running.while_there(Running::traces)? {
-        if before != after {
-            return Err(format!("left behind: before\n{before}after\n{after}"));
-        }
+    if let Some(after) = running.while_there(Running::traces)?
+        && before != after
+    {
+        return Err(format!("left behind: before\n{before}after\n{after}"));
     }
     if let [_, first, .., last] = sizes[..]
         && last > first + 1024
