@@ -1,13 +1,12 @@
 //! Programs that see other files, processes and networks than we do.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trommel_conformance::exec::{Scratch, trommel};
+use trommel_conformance::exec::Scratch;
 use trommel_conformance::not_tested::not_tested;
 
-use crate::{Running, build, record, text, well};
+use crate::{Running, build, record, report_of, text, well};
 
 /// Functions of `threads.c`, and not of the other program.
 const FUNCTIONS: [&str; 2] = ["compute", "now"];
@@ -43,12 +42,7 @@ pub(super) fn of_a_container() -> Result<(), String> {
         return Ok(());
     };
     well(&record(&scratch, &["-p", &pid, "--duration", "0.3"])?)?;
-    let report = Command::new(trommel())
-        .args(["report", "--json"])
-        .arg(scratch.path("data"))
-        .output()
-        .map_err(text)?;
-    let report: serde_json::Value = serde_json::from_slice(&report.stdout).map_err(text)?;
+    let report: serde_json::Value = serde_json::from_str(&report_of(&scratch)?).map_err(text)?;
     let modules = report["modules"].as_array().ok_or("no modules")?;
     let path = format!("/proc/{pid}/root{}", app.display());
     if !modules.iter().any(|module| module["path"] == path[..]) {

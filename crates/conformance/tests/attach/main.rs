@@ -407,15 +407,16 @@ fn cycles(name: &str, flags: &str, words: &[&str], way: &Way) -> Result<(), Stri
     }
 }
 
+/// The report of what [`record`] has written, as JSON.
+fn report_of(scratch: &Scratch) -> Result<String, String> {
+    let mut report = Command::new(trommel());
+    report.args(["report", "--json", "--no-debug-info"]);
+    output(report.arg(scratch.path("data")))
+}
+
 /// Counts of branches in function `work`, by line of the report.
 fn counts_of(scratch: &Scratch) -> Result<Vec<(String, u64)>, String> {
-    let bin = trommel();
-    let output = Command::new(bin)
-        .args(["report", "--json", "--no-debug-info"])
-        .arg(scratch.path("data"))
-        .output()
-        .map_err(text)?;
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(text)?;
+    let report: serde_json::Value = serde_json::from_str(&report_of(scratch)?).map_err(text)?;
     let mut counts = Vec::new();
     for list in ["edges", "calls"] {
         let list = report[list].as_array().ok_or("no such list")?;

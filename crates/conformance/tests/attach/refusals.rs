@@ -157,13 +157,8 @@ fn windows_in_filters(
         if said.contains(REFUSED) == begin {
             return Err(format!("{script}: {said}"));
         }
-        let report = Command::new(bin)
-            .args(["report", "--json"])
-            .arg(scratch.path("data"))
-            .output();
-        let report = String::from_utf8_lossy(&report.map_err(text)?.stdout).into_owned();
         // One that is started has executed something before it had a filter.
-        if begin && !report.contains("\"taken\"") {
+        if begin && !report_of(&scratch)?.contains("\"taken\"") {
             return Err(format!("{script}: no edges seen"));
         }
     }

@@ -50,12 +50,7 @@ pub(super) fn late() -> Result<(), String> {
         return Err(format!("left behind: {}", running.traces()?));
     }
     well(&record(&scratch, &["-p", &pid, "--duration", "0.3"])?)?;
-    let report = Command::new(trommel())
-        .args(["report", "--json"])
-        .arg(scratch.path("data"))
-        .output()
-        .map_err(text)?;
-    if !String::from_utf8_lossy(&report.stdout).contains("\"taken\"") {
+    if !report_of(&scratch)?.contains("\"taken\"") {
         return Err("nothing was seen in the sandbox".to_owned());
     }
     if running.traces()? != before {
