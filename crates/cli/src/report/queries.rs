@@ -351,7 +351,7 @@ fn in_windows(out: &mut impl Write, query: &Query, windowed: &Windowed) -> io::R
     let level = 100.0 * LEVEL;
     writeln!(
         out,
-        "#   sampled by windows, {each}; limits hold in {level:.0} of 100 rows, but for one factor that all have in common"
+        "#   sampled by windows, {each}; limits hold in {level:.0} of 100 rows of code that executes one instruction a cycle"
     )?;
     let executed = windowed.executed.get(&(query.code.start as u8));
     match executed.filter(|executed| executed.samples != 0) {
