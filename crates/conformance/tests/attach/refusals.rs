@@ -158,7 +158,7 @@ fn windows_in_filters(
             return Err(format!("{script}: {said}"));
         }
         // One that is started has executed something before it had a filter.
-        if begin && !report_of(&scratch)?.contains("\"taken\"") {
+        if begin && !report_of(scratch)?.contains("\"taken\"") {
             return Err(format!("{script}: no edges seen"));
         }
     }
