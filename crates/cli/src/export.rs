@@ -206,6 +206,7 @@ fn say_next(
             file,
             module: &module,
             made: &made,
+            unit: input.profile.unit(),
             library: base.is_some_and(choose::is_library),
             relocations: own.is_some_and(|own| own.relocations),
             rewritten: own.is_some_and(|own| own.rewritten),

@@ -335,7 +335,7 @@ fn one_screen_and_lines_of_json_need_no_terminal() {
     assert_eq!(moments.len(), 2);
     for moment in &moments {
         assert_eq!(moment["schema"], "trommel.top/1");
-        assert_eq!(moment["unit"], "instructions");
+        assert_eq!(moment["unit"], "cycles");
     }
     let functions = moments[1]["functions"].as_array().expect("functions");
     assert!(

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, command, instructions, name, unknown_file};
+use crate::lines::{Lines, by_function, command, events, instructions, name, unknown_file};
 
 /// The format.
 pub(crate) struct Cachegrind;
@@ -65,7 +65,11 @@ impl Format for Cachegrind {
             }
         }
         let command = command(input.profile);
-        writeln!(out, "desc: Counted by trommel\ncmd: {command}\nevents: Ir")?;
+        writeln!(
+            out,
+            "desc: Counted by trommel\ncmd: {command}\n{}",
+            events(input.profile)
+        )?;
         for (file, functions) in &all {
             writeln!(out, "fl={}", file)?;
             for (name, lines) in functions {

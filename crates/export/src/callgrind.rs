@@ -19,7 +19,9 @@ use crate::error::ExportError;
 use crate::format::{Format, Modules, Next};
 use crate::graph::{Graph, Inclusive, Node};
 use crate::input::Input;
-use crate::lines::{Lines, by_function, command, instructions, name, span_of, unknown_file};
+use crate::lines::{
+    Lines, by_function, command, events, instructions, name, span_of, unknown_file,
+};
 use crate::view::{ModuleFlow, Straight, Transfer, Way};
 
 /// The format.
@@ -355,7 +357,8 @@ impl Writer<'_, '_> {
             self.out,
             "# callgrind format\nversion: 1\ncreator: trommel\ncmd: {command}\n\
              desc: Inclusive: {inclusive}\n\
-             positions: instr line\nevents: Ir\nsummary: {total}\n\n"
+             positions: instr line\n{}\nsummary: {total}\n\n",
+            events(input.profile)
         )
     }
 

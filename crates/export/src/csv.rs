@@ -35,9 +35,9 @@ impl Format for Csv {
 
     fn next(&self, next: &Next<'_>) -> String {
         // The name of a file would have to be quoted for SQL and for the shell.
-        let file = next.file;
+        let (file, unit) = (next.file, next.unit.name());
         format!(
-            "duckdb -c \"select function, sum(instructions) from read_csv('/dev/stdin') where kind = 'block' group by all order by 2 desc\" < {file}"
+            "duckdb -c \"select function, sum({unit}) from read_csv('/dev/stdin') where kind = 'block' group by all order by 2 desc\" < {file}"
         )
     }
 
@@ -45,7 +45,8 @@ impl Format for Csv {
         let flows = input.flows(self.name())?;
         writeln!(
             out,
-            "kind,module,address,function,file,line,to_module,to_address,to_function,count,instructions"
+            "kind,module,address,function,file,line,to_module,to_address,to_function,count,{}",
+            input.profile.unit().name()
         )?;
         let mut names = Names::default();
         for (_, _, flow) in flows {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use trommel_profile::unit::Unit;
 use trommel_tuple::ModuleId;
 
 use crate::error::ExportError;
@@ -34,6 +35,8 @@ pub struct Next<'a> {
     pub module: &'a str,
     /// A name for what is made of it, in the present directory.
     pub made: &'a str,
+    /// The unit of executed code.
+    pub unit: Unit,
     /// The module has relocations of its code.
     pub relocations: bool,
     /// BOLT has rewritten the module.

@@ -27,6 +27,7 @@
 //! # Example
 //! ```
 //! use trommel_export::{FORMATS, Language, Next, find};
+//! use trommel_profile::unit::Unit;
 //!
 //! let bolt = find("bolt").expect("a format");
 //! assert!(bolt.is_for_optimisers() && FORMATS.len() > 10);
@@ -35,6 +36,7 @@
 //!     file: "app.fdata",
 //!     module: "./app",
 //!     made: "app.bolt",
+//!     unit: Unit::Instructions,
 //!     relocations: true,
 //!     rewritten: false,
 //!     library: false,

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use trommel_profile::Profile;
+use trommel_profile::unit::Unit;
 use trommel_symbol::{Code, SourceRow, Spans, Symbols, demangle, printable};
 
 use crate::view::{ModuleFlow, Straight};
@@ -93,6 +94,14 @@ pub(crate) fn name(path: &str, spans: &Spans, number: Option<usize>) -> String {
 /// The name of a function without a name: `libc.so.6+0x12340`.
 pub(crate) fn by_start(module: &str, start: u64) -> String {
     format!("{module}+{start:#x}")
+}
+
+/// The line of the formats of Valgrind's tools that names their event.
+pub(crate) fn events(profile: &Profile) -> &'static str {
+    match profile.unit() {
+        Unit::Instructions => "events: Ir",
+        Unit::Cycles => "events: Cycles",
+    }
 }
 
 /// The command of a profile on one line. Where processes have no word in common, what the profile is of.

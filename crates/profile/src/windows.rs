@@ -14,7 +14,7 @@ use crate::sampled::Sampled;
 /// Windows of a run, and their cost. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Windows {
-    /// Budget of the user, in percent of the run; 0: rate and length were given.
+    /// Budget of the user, in percent of the CPU time that the program would use without windows; 0: rate and length were given.
     pub budget: f64,
     /// Windows that were taken.
     pub taken: u64,
@@ -69,14 +69,22 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Returns what the program paid, in percent of its CPU time.
+    /// Least CPU time, in nanoseconds, of which percents say something: what it takes to begin is earned later.
+    pub const TELLING: u64 = 1_000_000_000;
+
+    /// Returns true if the program has used so much CPU time that percents of it say something.
+    pub fn tells_cost(&self) -> bool {
+        self.cpu >= Self::TELLING
+    }
+
+    /// Returns what the program paid, in percent of the CPU time that it would have used without that.
     pub fn cost_of_target(&self) -> f64 {
         percent(self.in_windows + self.in_kernel, self.cpu)
     }
 
-    /// Returns what trommel used beside it, in percent of the run.
+    /// Returns what trommel used beside it, in percent of the same.
     pub fn cost_of_host(&self) -> f64 {
-        percent(self.host, self.wall)
+        percent(self.host, self.cpu)
     }
 
     /// Both.

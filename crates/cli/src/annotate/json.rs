@@ -98,6 +98,7 @@ fn members<W: Write>(
         json.number("samples", time.samples)?;
         json.number("time_ns", time.executions.round() as u64)?;
     }
+    json.text("unit", view.profile.unit().name())?;
     json.number("instructions_executed", function.executed.round() as u64)?;
     json.member_array("callers")?;
     for (from, count) in &function.callers {

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use trommel_code::Count;
 use trommel_profile::confidence::Basis;
 use trommel_profile::limits::Limits;
+use trommel_profile::unit::Unit;
 use trommel_symbol::Location;
 
 use super::annotated::{Annotated, Line};
@@ -70,6 +71,7 @@ pub(super) fn write(
     let listed: usize = listed.sum();
     let hottest = order::hottest(function).filter(|block| listed > LONG && block.len() < listed);
     let mut rows = Vec::new();
+    let unit = view.profile.unit();
     let mut listing = Listing {
         view,
         function,
@@ -81,7 +83,10 @@ pub(super) fn write(
     }
     let first = match function.time {
         Some(_) => "time",
-        None => "executions",
+        None => match unit {
+            Unit::Instructions => "executions",
+            Unit::Cycles => "cycles",
+        },
     };
     // The hottest block is a table of its own, with the columns of the other.
     let of_block = hottest.clone().map(Piece::Lines).map(|piece| {
@@ -264,9 +269,18 @@ fn heading<W: Write>(
         "1" => "entered once, ".to_owned(),
         times => format!("entered {times} times, "),
     };
+    let unit = view.profile.unit();
+    let of = match unit {
+        Unit::Instructions => "",
+        Unit::Cycles => " instructions",
+    };
     out.line(&format!(
-        "# executed    {entered}{} instructions; {} of {} at least once",
-        grouped(function.executed.round() as u64),
+        "# executed    {entered}{}; {} of {}{of} at least once",
+        format_args!(
+            "{} {}",
+            grouped(function.executed.round() as u64),
+            unit.in_words()
+        ),
         grouped(function.lines.iter().filter(some).count() as u64),
         grouped(function.lines.len() as u64),
     ))?;

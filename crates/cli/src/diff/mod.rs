@@ -71,7 +71,7 @@ pub(super) struct Entry {
     pub(super) module: String,
     pub(super) linkage_name: String,
     pub(super) name: String,
-    /// Instructions in both.
+    /// Executed code of both, in the unit of the profiles.
     pub(super) own: [Count; 2],
     pub(super) calls: [Count; 2],
     pub(super) verdict: Change,
@@ -91,7 +91,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// The change of all instructions, in percent of the first profile's.
+    /// The change of all executed code, in percent of the first profile's.
     pub(super) fn percent(&self) -> f64 {
         let [a, b] = [0, 1].map(|n: usize| self.sides[n].executed.times);
         100.0 * (b - a) / a.max(1.0)
@@ -105,7 +105,9 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let files = Files::new();
     let sides = [&args.before, &args.after].map(|path| side(path, &files, args));
     let [before, after] = sides;
-    let difference = compare([before?, after?]);
+    let sides = [before?, after?];
+    comparable(&sides)?;
+    let difference = compare(sides);
     let mut out = output::stdout();
     if args.json {
         write::json(&mut out, &difference, args.top())?;
@@ -119,6 +121,22 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
         Some(most) if difference.percent() > most => ExitCode::from(WORSE),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Refuses instructions against time.
+fn comparable(sides: &[Side; 2]) -> Result<()> {
+    let [before, after] = sides;
+    let [of_before, of_after] = [before, after].map(|side| side.profile.unit());
+    if of_before == of_after {
+        return Ok(());
+    }
+    bail!(
+        "{} has {}, and {} has {}: record both in windows, or neither",
+        before.path,
+        of_before.in_words(),
+        after.path,
+        of_after.in_words(),
+    )
 }
 
 fn side(path: &Path, files: &Files, args: &DiffArgs) -> Result<Side> {

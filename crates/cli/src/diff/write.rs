@@ -27,8 +27,9 @@ pub(super) fn text(
     for (side, what) in difference.sides.iter().zip(["before", "after"]) {
         writeln!(
             out,
-            "# {what:<8} {} instructions  {}: {}",
+            "# {what:<8} {} {}  {}: {}",
             grouped(side.executed.times.round() as u64),
+            side.profile.unit().in_words(),
             printable(&side.path),
             printable(&command_line(&side.profile.command)),
         )?;
@@ -113,8 +114,9 @@ pub(super) fn markdown(
     let [before, after] = [0, 1].map(|n: usize| difference.sides[n].executed);
     writeln!(
         out,
-        "**{:+.2} %** instructions: {} before, {} after.\n",
+        "**{:+.2} %** {}: {} before, {} after.\n",
         difference.percent(),
+        difference.sides[0].profile.unit().in_words(),
         figure(&before),
         figure(&after),
     )?;
@@ -155,6 +157,7 @@ pub(super) fn json(out: &mut impl Write, difference: &Difference, top: usize) ->
         let words = side.profile.command.iter();
         json.texts("command", words.map(|word| String::from_utf8_lossy(word)))?;
         json.text("basis", side.basis.name())?;
+        json.text("unit", side.profile.unit().name())?;
         json.count("instructions", &side.executed)?;
         json.end_object()?;
     }

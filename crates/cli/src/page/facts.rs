@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use trommel_code::{Function, Program};
 use trommel_export::CallPaths;
 use trommel_profile::call_tree::{Basis, Cost};
+use trommel_profile::unit::Unit;
 use trommel_symbol::demangle;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
@@ -41,7 +42,7 @@ pub(super) fn write(
     match (program, paths) {
         (Some(program), _) => of_program(&mut json, view, program, &inclusive)?,
         (None, Some(paths)) => of_paths(&mut json, view, paths, &inclusive)?,
-        (None, None) => none(&mut json)?,
+        (None, None) => none(&mut json, view.profile.unit())?,
     }
     if let Some(paths) = paths {
         tree(&mut json, view, paths)?;
@@ -85,8 +86,8 @@ fn inclusive(paths: &CallPaths<'_>) -> ByName {
     named.collect()
 }
 
-fn none<W: Write>(json: &mut Json<W>) -> io::Result<()> {
-    json.text("unit", "instructions")?;
+fn none<W: Write>(json: &mut Json<W>, unit: Unit) -> io::Result<()> {
+    json.text("unit", unit.in_words())?;
     json.number("total", 0)?;
     json.member_array("functions")?;
     json.end_array()
@@ -102,7 +103,7 @@ fn of_program<W: Write>(
     let whole: u64 = inclusive
         .values()
         .fold(0, |sum, cost| sum.saturating_add(cost.weight.own));
-    json.text("unit", "instructions")?;
+    json.text("unit", view.profile.unit().in_words())?;
     json.number("total", program.executed().times.round() as u64)?;
     json.number("functions_in_all", program.functions.len() as u64)?;
     json.member_array("functions")?;

@@ -110,10 +110,11 @@ pub(super) fn write(
         let at_least = rows.iter().any(|r| r.at_least);
         writeln!(
             out,
-            "\n# {}: {}{} instructions, {:.1} %",
+            "\n# {}: {}{} {}, {:.1} %",
             shown.style.strong(title),
             if at_least { "at least " } else { "" },
             grouped(sum.round() as u64),
+            view.profile.unit().in_words(),
             100.0 * sum / whole.times.max(1.0),
         )?;
         let hot = rows.iter().filter(|r| r.executed.times >= least.max(0.5));
@@ -146,10 +147,11 @@ pub(super) fn summary(
     let at_least = rows.iter().any(|r| r.at_least);
     writeln!(
         out,
-        "# {}: {}{} instructions of {} functions",
+        "# {}: {}{} {} of {} functions",
         shown.style.strong("Functions"),
         if at_least { "at least " } else { "" },
         grouped(whole.times.round() as u64),
+        view.profile.unit().in_words(),
         grouped(all.len() as u64),
     )?;
     let hot: Vec<&Row> = rows.iter().take(shown.top).collect();

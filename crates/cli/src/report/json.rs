@@ -90,6 +90,7 @@ struct Whole<'a> {
     command: Vec<Cow<'a, str>>,
     compressor: &'a str,
     counted: &'a str,
+    unit: &'a str,
     limits: Limits<'a>,
     run: RunOf<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,6 +181,7 @@ fn head<W: Write>(json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
             Counted::Service => "service",
             Counted::Code => "code",
         },
+        unit: profile.unit().name(),
         limits: Limits {
             basis: view.basis().name(),
             level: LEVEL,

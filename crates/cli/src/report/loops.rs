@@ -43,10 +43,11 @@ pub(super) fn write(
     let sum: f64 = all.iter().map(|(_, l)| l.executed.times).sum();
     writeln!(
         out,
-        "# {}: {} loops, {:.1} % of all instructions; turns are per entry",
+        "# {}: {} loops, {:.1} % of all {}; turns are per entry",
         shown.style.strong("Loops"),
         grouped(all.len() as u64),
         percent(sum.round() as u64, whole.round() as u64),
+        view.profile.unit().in_words(),
     )?;
     let limits = limits_title(view);
     let titles = [

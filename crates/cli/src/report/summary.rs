@@ -445,11 +445,14 @@ fn sampled(windows: &Windows) -> String {
         }
         _ => {}
     }
-    format!(
-        "sampled in {} {how}, for {:.2} % of the CPU time",
-        grouped(windows.taken),
-        windows.cost()
-    )
+    let taken = grouped(windows.taken);
+    match windows.tells_cost() {
+        true => format!(
+            "sampled in {taken} {how}, for {:.2} % of the CPU time",
+            windows.cost()
+        ),
+        false => format!("sampled in {taken} {how}"),
+    }
 }
 
 fn unprofiled(filter: &Filter) -> Option<String> {

@@ -10,18 +10,9 @@ use crate::output::{duration, grouped};
 /// The lines of a report's header, each with what it is about.
 pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     let wanted = match windows.budget > 0.0 {
-        true => format!("{} % of the run", windows.budget),
+        true => format!("{} % of the CPU time", windows.budget),
         false => "none: rate and length were given".to_owned(),
     };
-    let paid = format!(
-        "{:.2} %: {:.2} % of the program's CPU time ({} in windows, {} for signals), {:.2} % of the run by trommel ({})",
-        windows.cost(),
-        windows.cost_of_target(),
-        duration(windows.in_windows),
-        duration(windows.in_kernel),
-        windows.cost_of_host(),
-        duration(windows.host),
-    );
     let taken = format!(
         "{}, {} of them counted, {} instructions; {} whole, {} cut by a system call, {} by a signal, {} by what cannot be controlled; {} did not begin",
         grouped(windows.taken),
@@ -43,7 +34,7 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     }
     let mut lines = vec![
         ("budget", wanted),
-        ("paid", paid),
+        ("paid", paid(windows)),
         ("windows", taken),
         ("in the end", last),
         ("coverage", coverage),
@@ -62,19 +53,36 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// Words for what was paid of the program's CPU time.
+fn paid(windows: &Windows) -> String {
+    let of_program = match windows.are_bursts() {
+        true => format!("{} in bursts", duration(windows.in_windows)),
+        false => format!(
+            "{} in windows, {} for signals",
+            duration(windows.in_windows),
+            duration(windows.in_kernel)
+        ),
+    };
+    let (cpu, host) = (duration(windows.cpu), duration(windows.host));
+    match windows.tells_cost() {
+        true => format!(
+            "{:.2} % of {cpu} of CPU time: {:.2} % by the program ({of_program}), {:.2} % by trommel ({host})",
+            windows.cost(),
+            windows.cost_of_target(),
+            windows.cost_of_host(),
+        ),
+        false => format!(
+            "not known in percent, as {cpu} of CPU time are too little to tell: {of_program}, {host} by trommel"
+        ),
+    }
+}
+
 /// Lines about bursts.
 fn of_bursts(windows: &Windows, wanted: String, coverage: String) -> Vec<(&'static str, String)> {
     /// Nanoseconds of CPU time in which what is spent in advance is earned.
     const SHORT: u64 = 5_000_000_000;
-    let mut paid = format!(
-        "{:.2} %: {:.2} % of the program's CPU time ({} in bursts), {:.2} % of the run by trommel ({})",
-        windows.cost(),
-        windows.cost_of_target(),
-        duration(windows.in_windows),
-        windows.cost_of_host(),
-        duration(windows.host),
-    );
-    if windows.cpu < SHORT && windows.cost() > windows.budget {
+    let mut paid = paid(windows);
+    if windows.tells_cost() && windows.cpu < SHORT && windows.cost() > windows.budget {
         paid += "; a short run may pay more, as its first burst is not earned yet";
     }
     let taken = match windows.taken {
@@ -102,6 +110,7 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, windows: &Windows) -> io::Resul
     json.real("paid_percent", windows.cost())?;
     json.real("paid_target_percent", windows.cost_of_target())?;
     json.real("paid_host_percent", windows.cost_of_host())?;
+    json.boolean("paid_tells", windows.tells_cost())?;
     json.real("coverage_percent", windows.coverage())?;
     for (name, number) in [
         ("taken", windows.taken),

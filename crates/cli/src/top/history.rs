@@ -92,10 +92,14 @@ pub(super) struct Sum {
     pub(super) samples: u64,
     /// Sum of all functions, also those that are not listed.
     pub(super) total: f64,
-    /// Functions have times, not instructions.
+    /// Unit of functions.
+    pub(super) unit: String,
+    /// It is a time.
     pub(super) is_time: bool,
-    /// Cost in percent, times the moment's length.
+    /// Cost in percent, times what it is a part of.
     cost: f64,
+    /// The sum of that.
+    paying: u64,
     seen: BTreeMap<String, u64>,
     functions: HashMap<[String; 2], FunctionRow>,
     branches: HashMap<[String; 4], TransferRow>,
@@ -110,8 +114,10 @@ impl Sum {
         self.cpu_ns += snapshot.cpu_ns;
         self.samples += snapshot.samples.unwrap_or(0);
         self.total += snapshot.total.unwrap_or(0.0);
+        self.unit.clone_from(&snapshot.unit);
         self.is_time = snapshot.unit == "ns";
-        self.cost += snapshot.cost_percent.unwrap_or(0.0) * snapshot.wall_ns as f64;
+        self.cost += snapshot.cost_percent.unwrap_or(0.0) * Self::paying(snapshot) as f64;
+        self.paying += Self::paying(snapshot);
         for (kind, seen) in &snapshot.seen {
             let sum = self.seen.entry(kind.clone()).or_default();
             *sum = sum.saturating_add(*seen);
@@ -151,7 +157,15 @@ impl Sum {
 
     /// Returns what was paid, in percent.
     pub(super) fn cost(&self) -> f64 {
-        self.cost / self.wall_ns.max(1) as f64
+        self.cost / self.paying.max(1) as f64
+    }
+
+    /// Time that the cost of a moment is a part of: the program's CPU time, or the machine's time.
+    fn paying(snapshot: &Snapshot) -> u64 {
+        match snapshot.unit == "ns" {
+            true => snapshot.wall_ns,
+            false => snapshot.cpu_ns,
+        }
     }
 
     /// Events of a kind, also those that are not listed.

@@ -1,5 +1,7 @@
 //! One screen, as lines: facts, tabs, a table, news and keys. No line is wider than it may be.
 
+use trommel_profile::windows::Windows;
+
 use super::history::{History, Sum};
 use super::intervals::Intervals;
 use super::state::{Shown, State};
@@ -45,7 +47,7 @@ const HELP_OF_INTERVALS: [&str; 7] = [
 const HELP: [&str; 11] = [
     " q, Esc         quit; detaches from the process",
     " arrows, j, k   move; PgUp, PgDn, Home and End too",
-    " f              functions: instructions that they executed, and calls",
+    " f              functions: what they executed, and calls",
     " b              branches, with where they went",
     " c              calls",
     " v              loads, with the values that they loaded most",
@@ -140,9 +142,12 @@ pub(super) fn facts(state: &State, history: &History, sum: &Sum) -> String {
         0 => String::new(),
         n => format!("  threads {}", grouped(n)),
     };
+    let cost = match sum.is_time || sum.cpu_ns >= Windows::TELLING {
+        true => format!("{:.2}% of", sum.cost()),
+        false => "not known yet,".to_owned(),
+    };
     format!(
-        " cpu {cpu:.0}%{threads}  cost {:.2}% of {}%  {} {what} in {}{mode}",
-        sum.cost(),
+        " cpu {cpu:.0}%{threads}  cost {cost} {}%  {} {what} in {}{mode}",
         last.budget_percent.unwrap_or(0.0),
         grouped(sum.samples),
         duration(sum.wall_ns),

@@ -31,7 +31,7 @@ const VALUES: usize = 3;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     pub(super) schema: String,
-    /// `instructions` of functions, or `ns`.
+    /// `instructions` or `cycles` of functions, or `ns`.
     pub(super) unit: String,
     pub(super) command: String,
     /// Length of the moment.
@@ -132,7 +132,7 @@ impl Snapshot {
         let kinds = profile.kinds.iter();
         Self {
             schema: SCHEMA.to_owned(),
-            unit: "instructions".to_owned(),
+            unit: profile.unit().name().to_owned(),
             command: command_line(&profile.command),
             wall_ns: profile.run.wall,
             cpu_ns: windows.map_or(0, |windows| windows.cpu),

@@ -74,7 +74,7 @@ fn functions(sum: &Sum, order: &str, width: usize) -> Lines {
     });
     let (own, calls) = match sum.is_time {
         true => ("time", ""),
-        false => ("instructions", "calls"),
+        false => (&*sum.unit, "calls"),
     };
     let mut table = Table::new([own, "%", calls, "function", "module"]).numbers(3);
     for row in all.into_iter().take(MOST) {

@@ -68,7 +68,7 @@ impl Format for Pprof {
         let flows = input.flows(self.name())?;
         let mut builder = Builder::new(out);
         let types = [
-            ("instructions", "count"),
+            (input.profile.unit().name(), "count"),
             ("executions", "count"),
             ("events", "count"),
         ];

@@ -36,7 +36,7 @@ use crate::serve::progress::Rate;
 use crate::serve::series::Series;
 use crate::serve::turns::{Moment, Turns, WhyAttached};
 use crate::serve::unobserved::Unobserved;
-use crate::windows::Windows;
+use crate::windows::{Own, Windows};
 use bursts::InBursts;
 use map::MapAnswers;
 use queue::Queue;
@@ -144,13 +144,13 @@ impl Process {
         self.audit.as_ref().map_or(Duration::ZERO, Audit::lost)
     }
 
-    /// Begins windows, if there are to be any. `host`: our own CPU time so far; `births`: whether there may be new threads.
+    /// Begins windows, if there are to be any. `own`: our own CPU time so far; `births`: whether there may be new threads.
     ///
     /// # Errors
     /// The kernel refuses what begins windows.
-    pub fn pace(&mut self, host: impl FnOnce() -> Duration, births: &mut Births) -> io::Result<()> {
+    pub fn pace(&mut self, own: impl FnOnce() -> Own, births: &mut Births) -> io::Result<()> {
         match &mut self.windows {
-            Some(windows) if self.end == End::No => windows.look(&self.shared, host, births),
+            Some(windows) if self.end == End::No => windows.look(&self.shared, own, births),
             _ => Ok(()),
         }
     }
@@ -159,6 +159,13 @@ impl Process {
     pub fn period_of_windows(&self) -> Option<Duration> {
         let goes_on = self.end == End::No;
         self.windows.as_ref().filter(|_| goes_on)?.period()
+    }
+
+    /// CPU time that it would have used without windows or bursts when its account was looked at last.
+    pub fn used(&self) -> Duration {
+        let in_windows = self.windows.as_ref().map(Windows::used);
+        let in_bursts = || self.bursts.as_ref().map(|bursts| bursts.account.used());
+        in_windows.or_else(in_bursts).unwrap_or_default()
     }
 
     /// From one look at its windows to the next.

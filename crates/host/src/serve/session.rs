@@ -65,11 +65,11 @@ use crate::serve::recording::Ancestor;
 use crate::serve::series::{self};
 use crate::serve::turns::WhyAttached;
 use crate::takeover::forked::Forked;
-use crate::windows;
 use crate::windows::pacer;
 use crate::windows::sampling;
+use crate::windows::{self, Own};
 use arrivals::{Arrival, Traced};
-use cost::{cost, host_cpu};
+use cost::{cost, host_cpu, part};
 use native::Execed;
 use nix::sys::signal::{Signal, kill};
 use parts::{Account, First, Means, Receivers};
@@ -348,12 +348,17 @@ impl<'a> Session<'a> {
             return;
         }
         let before = self.account.host_before;
+        let all = self.used();
         let custom = self.receivers.custom.as_deref();
         let epochs = self.epochs.as_ref();
         let mut often = sampling::RARE;
         for (_, process) in &mut self.processes {
-            let host = || cost(custom, epochs).saturating_sub(before);
-            if let Err(error) = process.pace(host, &mut self.births) {
+            let part = part(process.used(), all);
+            let own = || Own {
+                cpu: cost(custom, epochs).saturating_sub(before),
+                part,
+            };
+            if let Err(error) = process.pace(own, &mut self.births) {
                 (self.notice)(News::NoWindows(error));
             }
             often = process.often().unwrap_or(often).min(often);
@@ -369,6 +374,12 @@ impl<'a> Session<'a> {
             });
             self.execed();
         }
+    }
+
+    /// CPU time that all processes of the run have used so far, without us.
+    fn used(&self) -> Duration {
+        let there = self.processes.iter().map(|(_, process)| process.used());
+        self.account.used + there.sum::<Duration>()
     }
 
     /// Gives profiles away where it is time for that.

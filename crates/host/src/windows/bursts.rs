@@ -263,7 +263,7 @@ impl Bursts {
             - self.spent.measuring
     }
 
-    /// Returns whether the next burst is to begin, when the process has used so much CPU time and we, without the keeper, `host`. Then
+    /// Returns whether the next burst is to begin, when the process has used so much CPU time, and `host` is what it is charged of ours, without the keeper. Then
     /// it is taken for begun.
     pub fn is_due(&mut self, cpu: Duration, host: Duration) -> bool {
         if self.on {
@@ -271,8 +271,7 @@ impl Bursts {
         }
         self.seen = cpu.as_nanos() as u64;
         let native = self.native_until(self.seen);
-        let wall = self.began.elapsed().as_nanos() as f64;
-        let own = (host.as_nanos() as f64 + self.spent.keeper as f64) / wall.max(1.0);
+        let own = (host.as_nanos() as f64 + self.spent.keeper as f64) / native.max(1.0);
         let budget = self.terms.budget / 100.0;
         let share = (budget - own).max(budget * LEAST);
         let credit = if self.terms.first { CREDIT } else { 0.0 };
@@ -280,6 +279,11 @@ impl Bursts {
             && native >= self.refused.until;
         self.on = earned || self.terms.hasty;
         self.on
+    }
+
+    /// CPU time that the process would have used without us when it was looked at last.
+    pub fn used(&self) -> Duration {
+        Duration::from_nanos(self.native_until(self.seen.max(self.ended)) as u64)
     }
 
     fn speed_in_words(&self) -> String {

@@ -18,6 +18,15 @@ use crate::windows::pacer::Pacer;
 use crate::windows::sampling::{Controller, Sampling};
 use crate::windows::toll::Toll;
 
+/// Our own CPU time.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Time so far.
+    pub cpu: Duration,
+    /// Part of it that a process is charged: that of its CPU time in the CPU time of all processes of the run.
+    pub part: f64,
+}
+
 /// See the module.
 pub struct Windows {
     /// None once windows are to end.
@@ -50,14 +59,14 @@ impl Windows {
         }
     }
 
-    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far; `births`: whether there may be any.
+    /// Adapts the pace and finds new threads, when it is time. `own`: our own CPU time so far; `births`: whether there may be any.
     ///
     /// # Errors
     /// The kernel refuses; reported once.
     pub fn look(
         &mut self,
         shared: &Shared,
-        host: impl FnOnce() -> Duration,
+        own: impl FnOnce() -> Own,
         births: &mut Births,
     ) -> io::Result<()> {
         let Some(pacer) = &mut self.pacer else {
@@ -70,7 +79,7 @@ impl Windows {
         if let Some(controller) = &mut self.controller
             && controller.is_time()
         {
-            controller.look(control, host());
+            controller.look(control, own());
             pacer.set_rates(controller.rates());
             pacer.set_often(controller.often());
         }
@@ -83,6 +92,13 @@ impl Windows {
     /// The mean time between two of them, where they are paid for.
     pub fn period(&self) -> Option<Duration> {
         self.controller.as_ref().map(Controller::period)
+    }
+
+    /// CPU time that the process has used when it was looked at last, without what windows have cost.
+    pub fn used(&self) -> Duration {
+        self.controller
+            .as_ref()
+            .map_or(Duration::ZERO, Controller::used)
     }
 
     /// From one look to the next, where they are paid for.

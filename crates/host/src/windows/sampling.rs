@@ -7,8 +7,8 @@
 //! # Strategy
 //! Each process has a controller. A few times a second it asks what has been paid. The runtime adds up the CPU time from where
 //! the handler of a signal begins to where the thread is native again. The kernel's work around that was measured
-//! at the start ([`crate::windows::toll`]). The host's own CPU time is known. The rest of the program's CPU time is what it
-//! would have taken without us. What may be paid of that, less what has been paid, is *credit*. The rate is
+//! at the start ([`crate::windows::toll`]). The host's own CPU time is known, and divided among processes by their CPU time. The rest of
+//! the program's CPU time is what it would have taken without us. What may be paid of that, less what has been paid, is *credit*. The rate is
 //! such that the budget is paid from now on, more of it while there is credit and less while there is debt, in proportion to what
 //! may be paid within a time that is in proportion to the run.
 //!
@@ -36,6 +36,7 @@ use trommel_queue::{Control, MAX_SKIP};
 
 use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::modes_of;
+use crate::windows::Own;
 use crate::windows::pacer::{Rates, tick};
 use crate::windows::toll::Toll;
 
@@ -47,7 +48,7 @@ const WORTH: f64 = 8.0;
 pub const RARE: Duration = Duration::from_millis(320);
 /// The part of a run so far that may go by until the next look.
 const PART: u32 = 8;
-/// The run over which the start is spread.
+/// CPU time over which the start is spread.
 const LONG: Duration = Duration::from_secs(5);
 /// Windows in a second of CPU time, if a budget decides.
 const RATES: (f64, f64) = (10.0, 20_000.0);
@@ -120,6 +121,8 @@ pub struct Controller {
     idle: bool,
     wall: Duration,
     host: Duration,
+    /// Part of the host's time that the process is charged.
+    part: f64,
     /// CPU time that the host had taken when windows could begin.
     start: Duration,
 }
@@ -177,6 +180,7 @@ impl Controller {
             idle: false,
             wall: Duration::ZERO,
             host: Duration::ZERO,
+            part: 1.0,
             start: Duration::ZERO,
         };
         new.decide();
@@ -213,9 +217,10 @@ impl Controller {
     }
 
     /// Looks at the account, given the host's own CPU time since the run began.
-    pub fn look(&mut self, control: &Control, host: Duration) {
+    pub fn look(&mut self, control: &Control, own: Own) {
         self.looked = Some(Instant::now());
-        self.take(control, host);
+        self.part = own.part;
+        self.take(control, own.cpu);
         self.decide();
         control.window.length.store(self.length, Relaxed);
     }
@@ -249,6 +254,11 @@ impl Controller {
         }
     }
 
+    /// CPU time that the process would have used without us when it was looked at last.
+    pub fn used(&self) -> Duration {
+        Duration::from_nanos(self.native(&self.paid) as u64)
+    }
+
     /// Returns the CPU time that the program would have used without us so far, in nanoseconds.
     fn native(&self, paid: &Paid) -> f64 {
         let before = self.began.map_or(Duration::ZERO, |(_, cpu)| cpu);
@@ -269,13 +279,13 @@ impl Controller {
         }
         let budget = self.wanted.budget / 100.0 * AIM;
         let native = self.native(&self.paid);
-        let host = match self.wall.is_zero() {
-            true => 0.0,
-            false => {
-                let since = self.host.saturating_sub(self.start);
+        let host = match native > 0.0 {
+            false => 0.0,
+            true => {
+                let [start, since] = [self.start, self.host.saturating_sub(self.start)]
+                    .map(|host| host.as_nanos() as f64 * self.part);
                 // What is taken at the start is spread over the run to come.
-                let start = self.start.as_secs_f64() / self.wall.max(LONG).as_secs_f64();
-                start + since.as_secs_f64() / self.wall.as_secs_f64()
+                start / native.max(LONG.as_nanos() as f64) + since / native
             }
         };
         let share = (budget - host).max(budget / 4.0);

@@ -8,6 +8,7 @@ use crate::kernel::clocks::cpu_of;
 use crate::serve::identity::End;
 use crate::serve::series::Figures;
 use crate::takeover::keeper::{Inbox, Keeper, Message};
+use crate::windows::Own;
 use crate::windows::bursts::{Burst, Bursts};
 use crate::windows::gauge::{self, Gauge};
 
@@ -114,15 +115,20 @@ impl Process {
         }
     }
 
-    /// Asks for the next burst if it is due, and no instruction is counted. `host`: our own CPU time so far.
-    pub(crate) fn ask_for_burst(&mut self, host: impl FnOnce() -> Duration) {
+    /// Asks for the next burst if it is due, and no instruction is counted. `own`: our own CPU time so far.
+    pub(crate) fn ask_for_burst(&mut self, own: impl FnOnce() -> Own) {
         if let Some(bursts) = self.bursts.as_mut().filter(|bursts| !bursts.parted)
             && self.end == End::No
             && bursts.is_free()
             && let Some(cpu) = cpu_of(self.identity.pid)
-            && bursts.account.is_due(cpu, host())
+            && bursts.account.is_due(cpu, charged(own()))
         {
             bursts.line.keeper.burst();
         }
     }
+}
+
+/// Returns what a process is charged of our time.
+fn charged(own: Own) -> Duration {
+    own.cpu.mul_f64(own.part)
 }

@@ -1,10 +1,11 @@
 //! Bursts of control: asked of the keeper of each process when its budget allows, and folded when they are over.
 
 use super::Session;
-use super::cost::host_cpu;
+use super::cost::{host_cpu, part};
 use crate::serve::news::News;
 use crate::serve::process::bursts::Line;
 use crate::takeover::keeper::{Message, Parting};
+use crate::windows::Own;
 use crate::windows::bursts::{Bursts, Terms};
 
 impl Session<'_> {
@@ -31,6 +32,7 @@ impl Session<'_> {
             return;
         }
         let before = self.account.host_before;
+        let all = self.used();
         let goes_on = self.first.ended.is_none();
         for (_, process) in &mut self.processes {
             for message in process.news_of_bursts() {
@@ -47,7 +49,11 @@ impl Session<'_> {
                 }
             }
             if goes_on {
-                process.ask_for_burst(|| host_cpu().saturating_sub(before));
+                let part = part(process.used(), all);
+                process.ask_for_burst(|| Own {
+                    cpu: host_cpu().saturating_sub(before),
+                    part,
+                });
             }
         }
     }

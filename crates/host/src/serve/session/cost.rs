@@ -15,6 +15,14 @@ pub(super) fn cost(custom: Option<&Custom>, epochs: Option<&Epochs<'_>>) -> Dura
     cpu_with(custom) + epochs.map_or(Duration::ZERO, Epochs::cpu_beside)
 }
 
+/// The part of our CPU time that a process is charged, which has used so much of what `all` have.
+pub(super) fn part(used: Duration, all: Duration) -> f64 {
+    match all.is_zero() {
+        true => 1.0,
+        false => used.as_secs_f64() / all.as_secs_f64(),
+    }
+}
+
 /// Our CPU time so far.
 pub(super) fn host_cpu() -> Duration {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);

@@ -33,6 +33,7 @@ impl Session<'_> {
             }
             let (number, mut process) = self.processes.swap_remove(n);
             self.account.waited += process.waited();
+            self.account.used += process.used();
             // What came between the last look and its end.
             process.serve().into_iter().for_each(&mut *self.notice);
             if let Some(epochs) = &mut self.epochs {

@@ -45,6 +45,8 @@ pub(super) struct Account {
     pub(super) progressed: Instant,
     /// Time that processes that have ended waited for the host.
     pub(super) waited: Duration,
+    /// CPU time that processes that have ended used without us.
+    pub(super) used: Duration,
 }
 
 impl Account {
@@ -55,6 +57,7 @@ impl Account {
             host_before: host_cpu(),
             progressed: Instant::now(),
             waited: Duration::ZERO,
+            used: Duration::ZERO,
         }
     }
 }
