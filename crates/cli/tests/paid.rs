@@ -71,7 +71,7 @@ fn a_sleeping_process_has_used_too_little_to_tell() {
         let pid = app.id().to_string();
         let run = [
             "record",
-            "-q",
+            "--quiet",
             "--budget",
             "1",
             way,
