@@ -1,4 +1,4 @@
-//! What a budget has cost: one definition, for programs that sleep, compute, and compute in threads.
+//! Cost of a budget: one definition, for programs that sleep, compute, and compute in threads.
 
 mod common;
 #[path = "common/compile.rs"]
