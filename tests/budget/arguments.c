@@ -40,6 +40,12 @@ APART static uint64_t text(const char *s, int n)
     return s[n] + s[0] + (s[1] ^ n);
 }
 
+// The second is always 40, as in `pow(x, 40.0)`. The third, of four bytes, is 2.5 in three of four calls.
+APART static double power(double x, double y, float z)
+{
+    return x * y + y * y + y / (z + z * z);
+}
+
 // Passes on what it has been given.
 APART static uint64_t passes_on(int a, uint64_t b)
 {
@@ -62,6 +68,7 @@ int main(int argc, char **argv)
         sum += way[i & 3](i & 1 ? 222 : 111);
         sum += text("frequent", x >> 63);
         sum ^= passes_on(42, x);
+        sum += power(x >> 40, 40.0, i & 3 ? 2.5f : 0.5f) > 1e7;
     }
     sink = sum;
     printf("%llx\n", (unsigned long long)sum);

@@ -395,6 +395,7 @@ fn left_out_line(left_out: &BTreeMap<Upkeep, u64>) -> Option<String> {
     let words = |why: &Upkeep| match why {
         Upkeep::Canary => "of the stack protector",
         Upkeep::Restored => "that restore registers",
+        Upkeep::Fixed => "of memory that does not change",
     };
     let parts = left_out.iter().map(|(why, n)| {
         format!(

@@ -27,14 +27,23 @@ use trommel_symbol::Code;
 
 use crate::usage::{Use, Value};
 
-/// The registers that the System V ABI passes integers and pointers in, the first argument's first.
-pub const REGISTERS: [Register; 6] = [
+/// The registers that the System V ABI passes integers and pointers in, the first argument's first; then those of floating-point numbers.
+pub const REGISTERS: [Register; 14] = [
     Register::RDI,
     Register::RSI,
     Register::RDX,
     Register::RCX,
     Register::R8,
     Register::R9,
+    // All of each register: names of its parts have it as their whole.
+    Register::ZMM0,
+    Register::ZMM1,
+    Register::ZMM2,
+    Register::ZMM3,
+    Register::ZMM4,
+    Register::ZMM5,
+    Register::ZMM6,
+    Register::ZMM7,
 ];
 
 /// An argument that a function takes.
@@ -78,7 +87,7 @@ pub fn forwarded_by(code: &Code<'_>, stub: u64) -> Option<u64> {
 }
 
 /// A set of [`REGISTERS`].
-type Set = u8;
+type Set = u16;
 
 /// The ways through a function.
 struct Ways {
@@ -160,11 +169,15 @@ impl Ways {
                 continue;
             };
             let size = used.register().size().min(8) as u8;
+            let access = match keeps_rest(next, whole) {
+                true => OpAccess::Write,
+                false => used.access(),
+            };
             let reads = matches!(
-                used.access(),
+                access,
                 OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
             );
-            if reads && unwritten >> n & 1 != 0 {
+            if reads && unwritten >> n & 1 != 0 && !saves(next, whole) {
                 // Of a sum of addresses no more counts than is kept.
                 let size = match next.mnemonic() {
                     Mnemonic::Lea => size.min(next.op0_register().size() as u8),
@@ -172,7 +185,7 @@ impl Ways {
                 };
                 self.widths[n] = self.widths[n].max(size);
             }
-            let writes = matches!(used.access(), OpAccess::Write | OpAccess::ReadWrite);
+            let writes = matches!(access, OpAccess::Write | OpAccess::ReadWrite);
             if writes && size >= 4 {
                 written |= 1 << n;
             }
@@ -212,7 +225,7 @@ fn follow(code: &Code<'_>, entry: u64, register: Register, bytes: u8) -> Paramet
         parameter.uses += u32::from(uses || loads);
         if let Some(slot) = in_frame.filter(|_| next.op0_kind() == OpKind::Memory) {
             kept.retain(|k| *k != slot);
-            let stores = next.mnemonic() == Mnemonic::Mov
+            let stores = moves_number(&next)
                 && next.op1_kind() == OpKind::Register
                 && value.is(next.op1_register());
             if stores {
@@ -220,7 +233,7 @@ fn follow(code: &Code<'_>, entry: u64, register: Register, bytes: u8) -> Paramet
             }
         }
         let told = value.by_use(&next, false);
-        if loads && next.mnemonic() == Mnemonic::Mov {
+        if loads && moves_number(&next) {
             value.is_in(next.op0_register());
         }
         // What is stored in the frame is used when it comes back.
@@ -232,7 +245,54 @@ fn follow(code: &Code<'_>, entry: u64, register: Register, bytes: u8) -> Paramet
         }
     }
     parameter.usage = known.unwrap_or(parameter.usage);
+    if register.is_vector_register() {
+        // Its bits may be worked with as a number's, and are passed there because they are none.
+        (parameter.bytes, parameter.usage) = match parameter.usage {
+            Use::Float32 => (4, Use::Float32),
+            Use::Float32s => (8, Use::Float32s),
+            _ => (8, Use::Float64),
+        };
+    }
     parameter
+}
+
+/// Returns true if an instruction writes a number into a vector register, and reads of it only the rest, which it leaves.
+fn keeps_rest(next: &Instruction, whole: Register) -> bool {
+    use Mnemonic as M;
+    let converts = matches!(
+        next.mnemonic(),
+        M::Cvtsi2sd
+            | M::Cvtsi2ss
+            | M::Cvtsd2ss
+            | M::Cvtss2sd
+            | M::Sqrtsd
+            | M::Sqrtss
+            | M::Rcpss
+            | M::Rsqrtss
+            | M::Roundsd
+            | M::Roundss
+            | M::Movsd
+            | M::Movss
+    );
+    let is =
+        |n| next.op_kind(n) == OpKind::Register && next.op_register(n).full_register() == whole;
+    converts && is(0) && !is(1)
+}
+
+/// Returns true if an instruction saves all of a vector register on the stack, as functions of variable arguments do with all of them.
+fn saves(next: &Instruction, whole: Register) -> bool {
+    use Mnemonic as M;
+    let moves = matches!(next.mnemonic(), M::Movaps | M::Vmovaps);
+    let on_stack = matches!(next.memory_base(), Register::RSP | Register::RBP);
+    moves && on_stack && next.op0_kind() == OpKind::Memory && whole.is_vector_register()
+}
+
+/// Returns true if an instruction moves a number between the stack frame and a register.
+fn moves_number(next: &Instruction) -> bool {
+    matches!(
+        next.mnemonic(),
+        Mnemonic::Mov | Mnemonic::Movsd | Mnemonic::Movss | Mnemonic::Vmovsd | Mnemonic::Vmovss
+    )
 }
 
 /// The displacement of an operand in the stack frame.
@@ -243,7 +303,7 @@ fn frame_slot(next: &Instruction) -> Option<u64> {
 }
 
 fn reads_memory(next: &Instruction) -> bool {
-    next.op0_kind() != OpKind::Memory || next.mnemonic() != Mnemonic::Mov
+    next.op0_kind() != OpKind::Memory || !moves_number(next)
 }
 
 #[cfg(test)]
@@ -251,12 +311,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(bytes: &[u8]) -> [Option<Parameter>; 6] {
+    fn of(bytes: &[u8]) -> [Option<Parameter>; REGISTERS.len()] {
         parameters(&Code::new(vec![(0x1000, bytes)]), 0x1000).expect("code")
     }
 
     fn widths(bytes: &[u8]) -> [u8; 6] {
-        of(bytes).map(|p| p.map_or(0, |p| p.bytes))
+        let all = of(bytes).map(|p| p.map_or(0, |p| p.bytes));
+        std::array::from_fn(|n| all[n])
     }
 
     #[test]
@@ -324,6 +385,65 @@ mod tests {
         ] {
             assert_eq!(widths(bytes), wanted, "{what}");
         }
+    }
+
+    /// Bytes of `xmm0`, `xmm1` and `xmm2` that are taken.
+    #[test]
+    fn numbers_in_vector_registers_are_taken() {
+        for (what, bytes, wanted) in [
+            (
+                "mulsd xmm0,xmm1; ret",
+                &[0xf2, 0x0f, 0x59, 0xc1, 0xc3][..],
+                [8, 8, 0],
+            ),
+            (
+                "addss xmm0,xmm0; ret",
+                &[0xf3, 0x0f, 0x58, 0xc0, 0xc3],
+                [4, 0, 0],
+            ),
+            (
+                "movss [rbp-4],xmm0; ret",
+                &[0xf3, 0x0f, 0x11, 0x45, 0xfc, 0xc3],
+                [4, 0, 0],
+            ),
+            (
+                "pxor xmm0,xmm0; addsd xmm0,xmm2; ret",
+                &[0x66, 0x0f, 0xef, 0xc0, 0xf2, 0x0f, 0x58, 0xc2, 0xc3],
+                [0, 0, 8],
+            ),
+            // Its upper half stays, and is no argument.
+            (
+                "cvtsi2sd xmm0,edi; mulsd xmm0,xmm1; ret",
+                &[0xf2, 0x0f, 0x2a, 0xc7, 0xf2, 0x0f, 0x59, 0xc1, 0xc3],
+                [0, 8, 0],
+            ),
+            (
+                "sqrtsd xmm0,xmm1; addsd xmm0,xmm0; ret",
+                &[0xf2, 0x0f, 0x51, 0xc1, 0xf2, 0x0f, 0x58, 0xc0, 0xc3],
+                [0, 8, 0],
+            ),
+            (
+                "sqrtsd xmm0,xmm0; ret",
+                &[0xf2, 0x0f, 0x51, 0xc0, 0xc3],
+                [8, 0, 0],
+            ),
+            // Of variable arguments.
+            (
+                "test al,al; je +5; movaps [rsp+16],xmm0; ret",
+                &[0x84, 0xc0, 0x74, 5, 0x0f, 0x29, 0x44, 0x24, 0x10, 0xc3],
+                [0, 0, 0],
+            ),
+        ] {
+            let all = of(bytes).map(|p| p.map_or(0, |p| p.bytes));
+            assert_eq!(all[6..9], wanted, "{what}");
+        }
+        // movsd [rbp-8],xmm0; movsd xmm1,[rbp-8]; mulsd xmm1,xmm1; ret
+        let first = of(&[
+            0xf2, 0x0f, 0x11, 0x45, 0xf8, 0xf2, 0x0f, 0x10, 0x4d, 0xf8, 0xf2, 0x0f, 0x59, 0xc9,
+            0xc3,
+        ])[6];
+        let first = first.expect("taken");
+        assert_eq!((first.usage, first.uses), (Use::Float64, 3));
     }
 
     #[test]

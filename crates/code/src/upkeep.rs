@@ -12,10 +12,15 @@
 //!   function ends, in a straight line, and nothing on the way reads or writes that register. `mov` counts only into registers that belong to the
 //!   caller; `pop` into all but those that results are returned in.
 //!
+//! * *Fixed memory*: a load from an address in the instruction, in a segment that the program cannot write, or that the linker protects when it has
+//!   filled it in (RELRO), or in `.got.plt`. The compiler's literals are there, and addresses of functions and variables.
+//!
 //! A function ends with `ret`, or with a jump once its frame is gone: the stack pointer has gone up since the load, or by it. Other jumps are followed, as
 //! several ends of a function may share their last instructions.
 //!
 //! Where control may go two ways, or is called away, nothing is said: rather too many loads are shown than too few.
+
+use std::ops::Range;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
@@ -30,17 +35,20 @@ pub enum Upkeep {
     Canary,
     /// It puts back what a register had when the function was called.
     Restored,
+    /// It loads, from an address in the instruction, what nothing writes once the file has been linked.
+    Fixed,
 }
 
 impl Upkeep {
     /// Every one.
-    pub const ALL: [Self; 2] = [Self::Canary, Self::Restored];
+    pub const ALL: [Self; 3] = [Self::Canary, Self::Restored, Self::Fixed];
 
     /// In tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Canary => "canary",
             Self::Restored => "restored",
+            Self::Fixed => "fixed",
         }
     }
 }
@@ -62,14 +70,20 @@ const OF_CALLER: [Register; 6] = [
     Register::R15,
 ];
 
-/// Returns why the load at `at` is not one to specialise; `None` where it may be, or where there is no code.
-pub fn upkeep(code: &Code<'_>, at: u64) -> Option<Upkeep> {
+/// Returns why the load at `at` is not one to specialise; `None` where it may be, or where there is no code. `fixed`: addresses that nothing
+/// writes once the file has been linked.
+pub fn upkeep(code: &Code<'_>, fixed: &[Range<u64>], at: u64) -> Option<Upkeep> {
     let load = decoder(code, at)?.decode();
     if load.is_invalid() {
         return None;
     }
     if is_canary(&load) {
         return Some(Upkeep::Canary);
+    }
+    if let Some(from) = fixed_address(&load)
+        && fixed.iter().any(|range| range.contains(&from))
+    {
+        return Some(Upkeep::Fixed);
     }
     let register = restored(&load)?;
     if is_compared(code, load.next_ip(), register) {
@@ -96,6 +110,16 @@ fn is_canary(instruction: &Instruction) -> bool {
         && instruction.memory_base() == Register::None
         && instruction.memory_index() == Register::None
         && instruction.memory_displacement64() == CANARY
+}
+
+/// The address of a memory operand that is in the instruction, without any register.
+fn fixed_address(load: &Instruction) -> Option<u64> {
+    let has_memory = (0..load.op_count()).any(|n| load.op_kind(n) == OpKind::Memory);
+    let alone = matches!(load.memory_base(), Register::None | Register::RIP)
+        && load.memory_index() == Register::None
+        && load.segment_prefix() == Register::None;
+    // With the base RIP it is the sum.
+    (has_memory && alone).then(|| load.memory_displacement64())
 }
 
 /// The register that all 64 bits of a word of the stack are loaded into, and nothing else is done.
@@ -213,7 +237,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(bytes: &[u8]) -> Option<Upkeep> {
-        upkeep(&Code::new(vec![(0x1000, bytes)]), 0x1000)
+        upkeep(&Code::new(vec![(0x1000, bytes)]), &[0x4000..0x4010], 0x1000)
     }
 
     #[test]
@@ -254,6 +278,44 @@ mod tests {
             ],
         ] {
             assert_eq!(of(bytes), None, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn loads_of_fixed_memory_have_its_address_in_them() {
+        for (what, bytes, wanted) in [
+            (
+                "mov rax,[rip+0x2ff9]",
+                &[0x48, 0x8b, 0x05, 0xf9, 0x2f, 0, 0][..],
+                true,
+            ),
+            (
+                "mov rax,[0x4008]",
+                &[0x48, 0x8b, 0x04, 0x25, 0x08, 0x40, 0, 0],
+                true,
+            ),
+            (
+                "mulsd xmm0,[rip+0x2ff8]",
+                &[0xf2, 0x0f, 0x59, 0x05, 0xf8, 0x2f, 0, 0],
+                true,
+            ),
+            (
+                "mov rax,[rip+0x3009]",
+                &[0x48, 0x8b, 0x05, 0x09, 0x30, 0, 0],
+                false,
+            ),
+            (
+                "mov rax,[rdi*8+0x4000]",
+                &[0x48, 0x8b, 0x04, 0xfd, 0, 0x40, 0, 0],
+                false,
+            ),
+            (
+                "mov rax,fs:[0x4008]",
+                &[0x64, 0x48, 0x8b, 0x04, 0x25, 0x08, 0x40, 0, 0],
+                false,
+            ),
+        ] {
+            assert_eq!(of(bytes), wanted.then_some(Upkeep::Fixed), "{what}");
         }
     }
 
@@ -307,7 +369,7 @@ mod tests {
         ] {
             assert_eq!(of(bytes), None, "{bytes:x?}");
         }
-        assert_eq!(upkeep(&Code::default(), 0), None);
+        assert_eq!(upkeep(&Code::default(), &[], 0), None);
     }
 
     proptest! {

@@ -317,7 +317,17 @@ impl Value {
             | M::Comiss
             | M::Sqrtss
             | M::Cvtss2sd
-            | M::Cvttss2si => Some(Use::Float32),
+            | M::Cvttss2si
+            | M::Movss
+            | M::Vmovss
+            | M::Vaddss
+            | M::Vsubss
+            | M::Vmulss
+            | M::Vdivss
+            | M::Vucomiss
+            | M::Vcomiss
+            | M::Vcvtss2sd
+            | M::Vcvttss2si => Some(Use::Float32),
             M::Addpd
             | M::Subpd
             | M::Mulpd
@@ -335,7 +345,15 @@ impl Value {
             | M::Vmulpd
             | M::Vdivpd
             | M::Cvttsd2si
-            | M::Cvtsd2ss => Some(Use::Float64),
+            | M::Cvtsd2ss
+            | M::Vaddsd
+            | M::Vsubsd
+            | M::Vmulsd
+            | M::Vdivsd
+            | M::Vucomisd
+            | M::Vcomisd
+            | M::Vcvttsd2si
+            | M::Vcvtsd2ss => Some(Use::Float64),
             _ => None,
         }
     }

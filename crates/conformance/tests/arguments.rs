@@ -15,7 +15,7 @@ use trommel_conformance::program;
 /// Turns of the program.
 const TURNS: &str = "60000000";
 /// Registers that its functions take.
-const TAKEN: [(&str, &str); 12] = [
+const TAKEN: [(&str, &str); 15] = [
     ("constant", "rdi"),
     ("constant", "rsi"),
     ("first", "rdi"),
@@ -23,6 +23,9 @@ const TAKEN: [(&str, &str); 12] = [
     ("mostly", "rsi"),
     ("passes_on", "rdi"),
     ("passes_on", "rsi"),
+    ("power", "xmm0"),
+    ("power", "xmm1"),
+    ("power", "xmm2"),
     ("second", "rdi"),
     ("sites", "rdi"),
     ("text", "rdi"),
@@ -108,6 +111,10 @@ fn truth(argument: &Value) -> Option<BTreeMap<u64, f64>> {
     Some(match name(argument) {
         ("constant" | "passes_on", "rdi") => [(42, 1.0)].into(),
         ("mostly", "rdx") => [(7, 0.9)].into(),
+        ("power", "xmm1") => [(40_f64.to_bits(), 1.0)].into(),
+        ("power", "xmm2") => [(2.5, 0.75), (0.5, 0.25)]
+            .map(|(z, share): (f32, f64)| (z.to_bits().into(), share))
+            .into(),
         ("uniform", "rdi") => (0..4).map(|n| (n, 0.25)).collect(),
         ("sites", "rdi") if by_all => [(100, 0.5)].into(),
         ("sites", "rdi") if hundred => [(100, 1.0)].into(),
@@ -205,6 +212,8 @@ fn ranked() -> Result<(), String> {
         (("constant", "rdi"), false),
         (("second", "rdi"), true),
         (("second", "rdi"), false),
+        (("power", "xmm1"), true),
+        (("power", "xmm1"), false),
         // At one of two calls.
         (("sites", "rdi"), false),
         (("text", "rdi"), true),
@@ -221,6 +230,9 @@ fn ranked() -> Result<(), String> {
         && !has("rdi of constant, by")
         && has("rdi of sites, by main+")
         && has("\"frequent\"")
+        && lines
+            .iter()
+            .any(|l| l.contains("xmm1 of power ") && l.contains(" 40.0 "))
         && people.contains("Loads and arguments worth specialising");
     if !right {
         return Err(people);

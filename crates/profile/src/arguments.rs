@@ -4,7 +4,7 @@
 //! things to other functions. The former are no sum of the latter: a window that sees several calls of a function is one draw of what the function is
 //! called with, and one of each call.
 //!
-//! All six registers are there, whatever the function takes: only its code shows which it uses.
+//! All registers are there, whatever the function takes: only its code shows which it uses.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,11 @@ use trommel_tuple::Place;
 use crate::counts::add_counts;
 use crate::sampled::Sampled;
 
-/// The registers that the System V ABI passes integers and pointers in, the first argument's first.
-pub const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
+/// The registers that the System V ABI passes integers and pointers in, the first argument's first; then those of floating-point numbers.
+pub const REGISTERS: [&str; 14] = [
+    "rdi", "rsi", "rdx", "rcx", "r8", "r9", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+    "xmm7",
+];
 
 /// A register at calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

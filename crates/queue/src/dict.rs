@@ -178,7 +178,10 @@ impl Mark {
 }
 
 /// Registers that the System V ABI passes integers and pointers in: `rdi`, `rsi`, `rdx`, `rcx`, `r8` and `r9`, in this order.
-pub const ARGUMENTS: usize = 6;
+pub const GENERAL_ARGUMENTS: usize = 6;
+
+/// Registers that the ABI passes arguments in: those, and `xmm0` to `xmm7`, of which the lower eight bytes count.
+pub const ARGUMENTS: usize = GENERAL_ARGUMENTS + 8;
 
 /// Bytes of an instruction at most.
 pub const MAX_INSTRUCTION: usize = 15;

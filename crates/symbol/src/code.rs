@@ -63,6 +63,23 @@ impl<'a> Code<'a> {
     }
 }
 
+/// The vaddrs that the program does not write once it has been linked: segments without that right, and what the linker protects.
+pub(crate) fn fixed(file: &[u8]) -> Vec<std::ops::Range<u64>> {
+    let Ok(header) = Header::parse(file) else {
+        return Vec::new();
+    };
+    let segments = header.program_headers(LE, file).unwrap_or_default().iter();
+    let fixed = segments.filter(|s| match s.p_type(LE) {
+        elf::PT_LOAD => s.p_flags(LE) & elf::PF_W == 0,
+        kind => kind == elf::PT_GNU_RELRO,
+    });
+    let range = |s: &elf::ProgramHeader64<LE>| {
+        let start = s.p_vaddr(LE);
+        start..start.saturating_add(s.p_memsz(LE))
+    };
+    fixed.map(range).collect()
+}
+
 /// The vaddrs from the first byte of the first segment to the last one of the last.
 pub(crate) fn extent(file: &[u8]) -> Option<std::ops::Range<u64>> {
     let header = Header::parse(file).ok()?;
@@ -115,6 +132,7 @@ mod tests {
             damaged[at] ^= 0xff;
             let _ = Code::of(&damaged);
             let _ = Code::constants_of(&damaged);
+            let _ = fixed(&damaged);
             let _ = Code::of(&start[..at]);
         }
     }

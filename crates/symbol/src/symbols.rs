@@ -2,14 +2,17 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use object::LittleEndian as LE;
+use object::read::elf::SectionHeader;
 use trommel_profile::Module;
 use trommel_tuple::{ModuleId, Place};
 
-use crate::code::{Code, extent};
+use crate::code::{Code, extent, fixed};
 use crate::debug::{self, Debug, Dwarf};
 use crate::demangle::demangle;
 use crate::elf;
@@ -379,6 +382,23 @@ impl<'a> Symbols<'a> {
             Some(source) => source.code(self.files),
             None => Err("no such module".into()),
         }
+    }
+
+    /// The vaddrs of a module that nothing writes once it has been linked: code, constants, and pointers that the linker fills in and then
+    /// protects. Empty where the file is not there.
+    pub fn fixed(&self, module: ModuleId) -> Vec<Range<u64>> {
+        let source = self.modules.get(usize::from(module.0));
+        let opened = source.and_then(|source| source.opened(self.files).as_ref().ok());
+        let Some(opened) = opened.filter(|opened| opened.in_place) else {
+            return Vec::new();
+        };
+        let mut all = fixed(opened.file.bytes());
+        // Each of these is filled in once, when its function is called first.
+        if let Some(section) = opened.file.section(".got.plt") {
+            let start = section.sh_addr(LE);
+            all.push(start..start.saturating_add(section.sh_size(LE)));
+        }
+        all
     }
 
     /// The text at a vaddr of a module, among the bytes that the program cannot write: up to a zero, printable, and of at least

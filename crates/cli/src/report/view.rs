@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -39,6 +40,8 @@ pub(crate) struct View<'p> {
     uses: HashMap<Place, Option<Use>>,
     /// Functions that calls of a place lead to, and their parameters.
     called: HashMap<Place, Place>,
+    /// Addresses of modules that nothing writes.
+    fixed: HashMap<ModuleId, Rc<[Range<u64>]>>,
     parameters: HashMap<Place, Option<[Option<Parameter>; REGISTERS.len()]>>,
     /// Names of JIT-compiled code: engines make them for people, and not as compilers do.
     compiled: HashSet<&'p [u8]>,
@@ -145,6 +148,7 @@ impl<'p> View<'p> {
             code: HashMap::new(),
             uses: HashMap::new(),
             called: HashMap::new(),
+            fixed: HashMap::new(),
             parameters: HashMap::new(),
             compiled: profile.compiled.iter().map(|f| &f.name[..]).collect(),
             full_names: false,
@@ -454,7 +458,13 @@ impl<'p> View<'p> {
 
     /// Returns why the load at `place` is not one to specialise, where its code is there and tells that.
     pub(crate) fn upkeep(&mut self, place: Place) -> Option<Upkeep> {
-        upkeep(self.code(place.module())?, place.vaddr().0)
+        let module = place.module();
+        if !self.fixed.contains_key(&module) {
+            let fixed = self.symbols.fixed(module);
+            self.fixed.insert(module, fixed.into());
+        }
+        let fixed = Rc::clone(self.fixed.get(&module)?);
+        upkeep(self.code(module)?, &fixed, place.vaddr().0)
     }
 
     fn code(&mut self, module: ModuleId) -> Option<&Code<'p>> {

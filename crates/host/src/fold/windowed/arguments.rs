@@ -1,6 +1,6 @@
 //! Arguments of calls in windows: a hotlist for each function and register, and for each call of the function.
 //!
-//! A call's six values are of one moment, so they have one weight and one number of units. Each list tosses coins of its own.
+//! A call's values are of one moment, so they have one weight and one number of units. Each list tosses coins of its own.
 //! Memory for a call and a function is of constant size.
 
 use rustc_hash::FxHashMap;

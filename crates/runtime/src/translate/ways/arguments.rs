@@ -7,16 +7,16 @@
 //!
 //! # Strategy
 //! Where windows are to have both values and calls, each call is preceded in the dictionary by [`Event::Arguments`], and in the record by
-//! the registers that integers and pointers are passed in. Which of them the callee takes is its code's to tell, when the
+//! the registers that arguments are passed in: six general ones, and the lower eight bytes of eight vector registers. Which of them the callee takes is its code's to tell, when the
 //! profile is looked at: nothing is known of that here.
 //!
 //! # Why it is correct
-//! * The six registers never hold the write pointer ([`KEPT`]), and those in slots are loaded before the call, whose step
-//!   says so. `mov` to the record touches neither flags nor memory of the app's.
+//! * The six general registers never hold the write pointer ([`KEPT`]), and those in slots are loaded before the call, whose step
+//!   says so. Vector registers are the app's all the time. `mov` and `movq` to the record touch neither flags nor memory of the app's.
 //! * A call that faults when it reads its target or pushes its return address has not been recorded: its step has the events and words
 //!   before it.
 
-use trommel_queue::dict::{ARGUMENTS, Event};
+use trommel_queue::dict::{ARGUMENTS, Event, GENERAL_ARGUMENTS};
 use trommel_tuple::Kind;
 
 use super::accesses::MOST_WORDS;
@@ -26,8 +26,9 @@ use crate::base::emit::Reg;
 use crate::translate::walk::At;
 use crate::translate::{Site, Translator, target};
 
-/// The registers, in the order in which they are recorded.
-const REGISTERS: [Reg; ARGUMENTS] = [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];
+/// The general registers, in the order in which they are recorded.
+const REGISTERS: [Reg; GENERAL_ARGUMENTS] =
+    [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];
 
 /// Argument registers that may be stolen otherwise.
 const KEPT: u16 = Reg::RDI.bit() | Reg::RSI.bit() | Reg(8).bit() | Reg(9).bit();
@@ -70,6 +71,9 @@ impl Way for Arguments {
         let slot = 4 + 8 * at.values as i32;
         for (k, register) in (0..).zip(REGISTERS) {
             t.job.code.store(p, slot + 8 * k, register);
+        }
+        for (xmm, k) in (0..).zip(GENERAL_ARGUMENTS as i32..ARGUMENTS as i32) {
+            t.job.code.store_xmm_low(p, slot + 8 * k, xmm);
         }
         at.events += 1;
         at.values += ARGUMENTS;
