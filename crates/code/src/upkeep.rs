@@ -237,7 +237,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(bytes: &[u8]) -> Option<Upkeep> {
-        upkeep(&Code::new(vec![(0x1000, bytes)]), &[0x4000..0x4010], 0x1000)
+        let fixed = 0x4000..0x4010;
+        upkeep(
+            &Code::new(vec![(0x1000, bytes)]),
+            std::slice::from_ref(&fixed),
+            0x1000,
+        )
     }
 
     #[test]
