@@ -2,7 +2,7 @@
  *
  * Nothing needs to be linked. Each request is one instruction that does nothing: an eight-byte NOP with
  * an address of its own. Trommel's translator recognises it. Natively a request costs a few cycles, and
- * its answer is 0. docs/aware.md has more.
+ * its answer is 0. `trommel help aware` has more.
  *
  *   if (trommel_present()) ...
  *   trommel_hot(&hot_function, (char *)&hot_function + 512);
@@ -184,7 +184,7 @@ static inline long trommel_remove_queries(const char *name)
     return trommel_request(TROMMEL_POST, (uintptr_t)&posting, sizeof posting);
 }
 
-/* Queues of relational queries that the program serves itself (docs/aware.md).
+/* Queues of relational queries that the program serves itself (`trommel help aware`).
  *
  *   static struct trommel_queue *queue;            TROMMEL_QUEUE_BYTES(1024) bytes, of aligned_alloc(64, ...)
  *   if (trommel_open(queue, 3, 1024) == TROMMEL_DONE)

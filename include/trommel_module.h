@@ -3,7 +3,7 @@
  *   trommel record --budget 3 --module-lib ./strides.so -- ./app
  *   trommel record --budget 3 --module-lib ./strides.so:argument -- ./app
  *
- * This is the customised value profiling of *Value Sampling*, section 2.4 (docs/papers.md), in three steps:
+ * This is the customised value profiling of *Value Sampling*, section 2.4 (`trommel help papers`), in three steps:
  *
  *   1. What is captured. A table has, for each class of instructions, which facts are wanted of each execution in a window: operands,
  *      result, address, outcome. Instructions of a class of which nothing is wanted are left alone, and cost nothing.
@@ -15,7 +15,7 @@
  *
  * The library exports one function, trommel_module(), which returns a table that lives as long as the library does. It is loaded and
  * called in a process of its own. If it crashes, hangs or breaks a rule, that process is ended. The observed program does not notice.
- * What was collected is in the profile, and the report says what happened. docs/modules.md has the rules and limits.
+ * What was collected is in the profile, and the report says what happened. `trommel help modules` has the rules and limits.
  *
  * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members after the ones known
  * here. Members of a table that is smaller than today's are taken to be 0. The interface is for Linux on x86-64.
@@ -33,7 +33,7 @@ extern "C" {
 /* Version of this interface. A library of another one is refused. */
 #define TROMMEL_MODULE_VERSION 1
 
-/* Classes of instructions: those of relational queries, docs/query.md, in the same order. Of several that fit an instruction is of the first of:
+/* Classes of instructions: those of relational queries, `trommel help query`, in the same order. Of several that fit an instruction is of the first of:
  * branch, jump, store, load, multiply, float, ALU. */
 enum trommel_class {
     TROMMEL_JUMP,     /* jmp, call, ret */
@@ -48,7 +48,7 @@ enum trommel_class {
 
 /* What is captured of a class. Any of them captures the instruction itself, too. */
 #define TROMMEL_INSTRUCTION 1u /* that it was executed */
-#define TROMMEL_OPERANDS 2u    /* op: what it reads, docs/query.md has which by class */
+#define TROMMEL_OPERANDS 2u    /* op: what it reads, `trommel help query` has which by class */
 #define TROMMEL_RESULT 4u      /* result: what it writes to a register, the loaded value, or the address executed next */
 #define TROMMEL_ADDRESS 8u     /* address: of its memory operand */
 #define TROMMEL_OUTCOME 16u    /* taken: whether a branch was */

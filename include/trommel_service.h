@@ -8,7 +8,7 @@
  * The library exports one function, trommel_service(), which returns a table that lives as long as the
  * library does. Trommel makes an instance for each process of the run, gives it each message for its queue and each
  * interval that has ended, in the order of each thread, and lets it write the rows of a table when the process has ended; the table is
- * in the profile, and the report shows it. What is promised and what must not be done is in docs/query.md.
+ * in the profile, and the report shows it. What is promised and what must not be done is in `trommel help query`.
  *
  * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members
  * after the ones known here. The interface is for Linux on x86-64.
@@ -42,7 +42,7 @@ struct trommel_message {
     const char *load;    /* name of the queries that sent it, as `trommel query list` shows it. Not there where `size` is too small for it */
 };
 
-/* Kinds of events, as in docs/events.md. There may be others. */
+/* Kinds of events, as in `trommel help events`. There may be others. */
 #define TROMMEL_KIND_EDGE 0
 #define TROMMEL_KIND_CALL 1
 #define TROMMEL_KIND_VALUE 2
@@ -78,7 +78,7 @@ struct trommel_host {
      * valid when the code goes. Meant for message(); in create() nothing is anywhere. */
     uint64_t (*place)(const struct trommel_host *host, uint64_t address);
     /* In create(): titles of the columns of rows, 1 to TROMMEL_WORDS of them; bit n of `places`: column n has
-     * places. Returns 0, or -1 when they were given before or cannot be titles: see docs/query.md. */
+     * places. Returns 0, or -1 when they were given before or cannot be titles: see `trommel help query`. */
     int (*columns)(const struct trommel_host *host, const char *const *titles, size_t count, uint32_t places);
     /* Adds `count` to the row with these words, one for each column. Returns 0; 1 when the row was not kept, there
      * being too many; -1 without columns. */

@@ -1,4 +1,4 @@
-/* Counts the words of a text that it makes itself: a program with hot and rare code side by side, for docs/bolt.md and its sisters. */
+/* Counts the words of a text that it makes itself: a program with hot and rare code side by side, for `trommel help bolt` and its sisters. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  *
  * A load with one stride is a candidate for prefetching, or for a layout that puts together what it reads.
  *
- *   cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c
+ *   trommel help trommel_module.h > trommel_module.h
+ *   cc -O2 -shared -fPIC -I . -o strides.so strides.c
  *   trommel record --budget 3 --module-lib ./strides.so -- ./app
  */
 #include <stdio.h>

@@ -3,7 +3,8 @@
  *   for opBRANCH * every 256 collect pc misc;
  *       send 1 stop;
  *
- *   cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c
+ *   trommel help trommel_service.h > trommel_service.h
+ *   cc -O2 -shared -fPIC -I . -o edges.so edges.c
  *   trommel record -q edges.rpa --service 1=./edges.so -- ./app
  */
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static int finish(void *instance) {
 
 const struct trommel_service *trommel_service(void) {
     static const struct trommel_service service = {
-        TROMMEL_SERVICE_VERSION, sizeof service, create, message, finish, destroy,
+        TROMMEL_SERVICE_VERSION, sizeof service, create, message, finish, destroy, NULL, NULL,
     };
     return &service;
 }

@@ -3,7 +3,8 @@
  *   for opLOAD * every 256 collect pc;
  *       send 1 stop;
  *
- *   cc -O2 -shared -fPIC -I include -o follow.so examples/service/follow.c
+ *   trommel help trommel_service.h > trommel_service.h
+ *   cc -O2 -shared -fPIC -I . -o follow.so follow.c
  *   trommel record -q loads.rpa --service 1=./follow.so -- ./app
  *
  * Of the first loads that it was told of 64 times it asks, by a query of its own for each, which lines of a cache they read.

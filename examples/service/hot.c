@@ -1,6 +1,7 @@
 /* A service that finds each interval's hottest branch or call. It says when that changes.
  *
- *   cc -O2 -shared -fPIC -I include -o hot.so examples/service/hot.c
+ *   trommel help trommel_service.h > trommel_service.h
+ *   cc -O2 -shared -fPIC -I . -o hot.so hot.c
  *   trommel record -e edge,call -c 'M4[10k,1%]2048' --service ./hot.so -- ./app
  *   trommel record -e edge,call -c 'M4[10k,1%]2048' --service ./hot.so:changes -- ./app
  */
@@ -37,6 +38,16 @@ static int message(void *instance, const struct trommel_message *message) {
     return 0;
 }
 
+/* Names the file of a place, and the address there as `objdump -d` prints it. */
+static void say(const struct trommel_host *host, const struct trommel_interval *interval,
+                const struct trommel_candidate *first) {
+    uint64_t address = 0;
+    const char *file = host->module(host, first->word[0], &address);
+    fprintf(stderr, "process %" PRIu32 ", thread %" PRIu32 ", interval %" PRIu64 ": %s+%#" PRIx64 ", %.1f %%\n",
+            interval->pid, interval->thread, interval->number, file != NULL ? file : "?", address,
+            100.0 * (double)first->count / (double)interval->events);
+}
+
 static int interval(void *instance, const struct trommel_interval *interval) {
     struct hot *hot = instance;
     const struct trommel_candidate *first = interval->candidates;
@@ -45,9 +56,7 @@ static int interval(void *instance, const struct trommel_interval *interval) {
         return 0;
     hot->host->row(hot->host, first->word, 1);
     if (hot->says && memcmp(hot->last, first->word, sizeof hot->last) != 0)
-        fprintf(stderr, "process %" PRIu32 ", thread %" PRIu32 ", interval %" PRIu64 ": %#" PRIx64 ", %.1f %%\n",
-                interval->pid, interval->thread, interval->number, first->word[0],
-                100.0 * (double)first->count / (double)interval->events);
+        say(hot->host, interval, first);
     memcpy(hot->last, first->word, sizeof hot->last);
     return 0;
 }

@@ -416,7 +416,7 @@ fn write(
         })
     };
     let done = if out == Path::new("-") {
-        let mut stdout = output::stdout();
+        let mut stdout = output::verbatim();
         let done = export(&mut stdout).and_then(|()| stdout.flush());
         done.map(|()| None).map_err(anyhow::Error::from)
     } else {

@@ -408,6 +408,19 @@ fn missing(
     output::with_lines(what, problems.collect())
 }
 
+/// Names that are near to a wrong one, the nearest first.
+pub(crate) fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    const SHOWN: usize = 3;
+    let most = 1 + wrong.len() / 4;
+    let distances = names.map(|name| (distance(name, wrong), name));
+    let mut near: Vec<_> = distances.filter(|(far, _)| *far <= most).collect();
+    near.sort_unstable();
+    // Those that are as near as the nearest.
+    let least = near.first().map_or(0, |(far, _)| *far);
+    let near = near.into_iter().filter(|(far, _)| *far == least);
+    near.take(SHOWN).map(|(_, name)| name).collect()
+}
+
 /// Characters to change, add or remove (Levenshtein), of names that are not long.
 fn distance(a: &str, b: &str) -> usize {
     const LONG: usize = 64;

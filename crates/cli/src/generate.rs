@@ -38,7 +38,7 @@ pub(crate) fn man(command: Option<&str>) -> Result<ExitCode> {
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode> {
-    let mut out = output::stdout();
+    let mut out = output::verbatim();
     out.write_all(bytes)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 //! The build script packs the documents, and the examples and headers that they name. An installed binary needs no files beside it. Where a
 //! command and a document have one name, the help of the command comes first. Files are printed as they are, to be written somewhere.
 
+mod block;
 mod page;
 mod table;
 
@@ -41,18 +42,22 @@ fn shown(topic: &Topic, topics: &[Topic]) -> String {
     if topic.is_file() {
         return topic.text.clone();
     }
-    let columns = match output::width(&io::stdout()) {
+    let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
+    page::shown(&topic.text, &names, columns())
+}
+
+/// Columns of help.
+pub(crate) fn columns() -> usize {
+    match output::width(&io::stdout()) {
         usize::MAX => COLUMNS,
         columns => columns.min(MOST_COLUMNS),
-    };
-    let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
-    page::shown(&topic.text, &names, columns)
+    }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &HelpArgs) -> Result<ExitCode> {
     let mut words = args.of.iter().map(String::as_str);
-    let mut command = Arguments::command();
+    let mut command = Arguments::command().term_width(columns());
     command.build();
     let mut described = &mut command;
     let Some(first) = words.next() else {
@@ -153,7 +158,7 @@ fn show(text: &str) -> Result<ExitCode> {
             }
         }
     }
-    let mut out = output::stdout();
+    let mut out = output::verbatim();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -175,16 +180,20 @@ mod tests {
         }
     }
 
-    /// Tables of all documents are read in a terminal, and only commands and their outputs are longer than its lines.
+    /// All documents are read in a terminal, and only outputs and code of some are longer than its lines.
     #[test]
     fn pages_fit_a_terminal() {
         let topics = topics().expect("packed");
         let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
         for topic in topics.iter().filter(|topic| !topic.is_file()) {
             let page = page::shown(&topic.text, &names, 80);
+            let is_whole = ["query", "specs", "simulate", "lab"].contains(&&*topic.name);
             let long = page
                 .lines()
-                .filter(|line| !line.starts_with("    "))
+                .filter(|line| {
+                    let is_command = line.trim_start().starts_with("$ ");
+                    is_whole || is_command || !line.starts_with("    ")
+                })
                 .find(|line| {
                     // A word may be longer than any line.
                     unicode_width::UnicodeWidthStr::width(*line) > 80 && line.trim().contains(' ')

@@ -3,16 +3,17 @@
 //! Names are checked before anything is done. Progress is one line that is written over, on a
 //! terminal only. Results are written experiment by experiment.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use trommel_lab::{EXPERIMENTS, Experiment, Lab, Report, make_private, named};
+use trommel_lab::{EXPERIMENTS, Experiment, Findings, Lab, Report, make_private, named};
 use trommel_symbol::launch;
 
 use crate::args::LabArgs;
 use crate::caches;
+use crate::find;
 use crate::output;
 
 /// Streams simulated for each point, as in the paper.
@@ -93,15 +94,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     let _ = write!(std::io::stderr(), "{clear}");
     let mut out = output::stdout();
     for (experiment, found) in &done {
-        writeln!(out, "{}: {}", experiment.name, experiment.title)?;
-        for claim in &found.claims {
-            writeln!(out, "  {:<13} {}", claim.verdict.words(), claim.paper)?;
-            writeln!(out, "  {:<13} {}", "", claim.ours)?;
-        }
-        // Without claims the reason is a note.
-        for note in found.notes.iter().filter(|_| found.claims.is_empty()) {
-            writeln!(out, "  {note}")?;
-        }
+        shown(&mut out, experiment, found)?;
     }
     let shown = |path: &std::path::Path| output::printable(&path.display().to_string());
     match &written.page {
@@ -125,6 +118,25 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
         ),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Writes the claims of an experiment, in lines that fit.
+fn shown(out: &mut impl Write, experiment: &Experiment, found: &Findings) -> io::Result<()> {
+    const MARGIN: usize = 16;
+    let columns = output::width(&io::stdout());
+    let title = format!("{}: {}", experiment.name, experiment.title);
+    writeln!(out, "{}", output::wrapped(&title, 0, 2, columns))?;
+    for claim in &found.claims {
+        for (verdict, text) in [(claim.verdict.words(), claim.paper), ("", &*claim.ours)] {
+            let text = output::wrapped(text, MARGIN, MARGIN, columns);
+            writeln!(out, "  {verdict:<13} {text}")?;
+        }
+    }
+    // Without claims the reason is a note.
+    for note in found.notes.iter().filter(|_| found.claims.is_empty()) {
+        writeln!(out, "  {}", output::wrapped(note, 2, 2, columns))?;
+    }
+    Ok(())
 }
 
 /// Those of the experiments that can be of the user's own program. One that is named and cannot is refused.
@@ -217,13 +229,38 @@ fn list() -> Result<ExitCode> {
 }
 
 fn find(name: &str) -> Result<&'static Experiment> {
-    let names: Vec<_> = EXPERIMENTS.iter().map(|e| e.name).collect();
-    named(name).with_context(|| {
-        format!(
-            "there is no experiment `{name}`; there are {}, and `all`",
-            names.join(", ")
-        )
+    named(name).ok_or_else(|| {
+        let names = EXPERIMENTS.iter().map(|e| e.name).chain(["all"]);
+        let near = find::nearest(name, names);
+        let near = match near.is_empty() {
+            true => String::new(),
+            false => format!("did you mean {}? ", near.join(" or ")),
+        };
+        let what = format!(
+            "there is no experiment `{name}`: {near}`trommel lab list` says what each is about; these are all:"
+        );
+        output::with_lines(what, groups(output::width(&io::stderr())))
     })
+}
+
+/// The names of all experiments, those of a paper in a paragraph.
+fn groups(columns: usize) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for experiment in &EXPERIMENTS {
+        let paper = experiment.paper.title();
+        match groups.iter_mut().find(|(title, _)| *title == paper) {
+            Some((_, names)) => names.push(experiment.name),
+            None => groups.push((paper, vec![experiment.name])),
+        }
+    }
+    let widest = groups.iter().map(|(title, _)| title.len()).max();
+    let indent = widest.unwrap_or_default() + 4;
+    let lines = groups.into_iter().flat_map(|(title, names)| {
+        let names = output::wrapped(&names.join(" "), indent, indent, columns);
+        let text = format!("  {title:<width$}  {names}", width = indent - 4);
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 /// The lab's part of the user's cache directory.
@@ -256,6 +293,28 @@ mod tests {
         }
         for wrong in ["", "  ", "a 'b", "a | b", "a > b", "a; b"] {
             assert!(words(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_has_the_nearest_and_all_by_paper() {
+        for (wrong, wanted) in [
+            ("stratified7", "did you mean stratified-7"),
+            ("rpafig7", "rpa-fig7"),
+            ("convergance", "did you mean convergence?"),
+            ("al", "did you mean all?"),
+        ] {
+            let error = find(wrong).expect_err("no name").to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+        let error = find("zzzzzzzzzzzz").expect_err("no name").to_string();
+        assert!(!error.contains("did you mean"), "{error}");
+        let lines = groups(80);
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+        let words: Vec<&str> = lines.iter().flat_map(|l| l.split(' ')).collect();
+        for experiment in &EXPERIMENTS {
+            let times = words.iter().filter(|word| **word == experiment.name);
+            assert_eq!(times.count(), 1, "{}", experiment.name);
         }
     }
 

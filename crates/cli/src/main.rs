@@ -56,12 +56,14 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = Arguments::command().term_width(help::columns());
+    let matches = command.try_get_matches();
+    let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(answer) => return said(&answer),
     };

@@ -62,7 +62,7 @@ struct Question {
 pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     let machine = machine(args.machine.as_deref())?;
     if args.show_machine {
-        let mut out = output::stdout();
+        let mut out = output::verbatim();
         out.write_all(text::write(&machine).as_bytes())?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);

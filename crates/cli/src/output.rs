@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use trommel_symbol::is_obeyed;
 use unicode_width::UnicodeWidthStr;
 
-/// Buffered stdout, whose lines of facts fit its terminal.
+/// Buffered stdout, whose lines of facts fit its columns.
 pub(crate) type Stdout = folded::Folded<BufWriter<Open>>;
 
 /// Stdout as it was given to this process. Rust opens `/dev/null` in the place of a closed one: what is written there is lost.
@@ -119,11 +119,31 @@ fn with_causes(error: &anyhow::Error) -> String {
 
 /// Says what went wrong, in lines that fit the terminal. When even stderr is gone there is nobody to tell.
 pub(crate) fn complain(what: &str) {
+    let _ = io::stderr().write_all(said(what, &io::stderr()).as_bytes());
+}
+
+/// A sentence of this command, in lines that fit a stream. Each is ended.
+pub(crate) fn said(what: &str, stream: &(impl IsTerminal + AsFd)) -> String {
     const NAME: &str = "trommel: ";
-    let what = printable(what);
-    let columns = width(&io::stderr());
+    let what = printable(&without_numbers(what));
+    let columns = width(stream);
     let text = in_lines(pieces(&what).into_iter(), NAME.len(), NAME.len(), columns);
-    let _ = writeln!(io::stderr(), "{NAME}{text}");
+    format!("{NAME}{text}\n")
+}
+
+/// A text without the numbers that the standard library adds to the words for errors of the system.
+fn without_numbers(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut parts = text.split(MARK);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let after = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match after.strip_prefix(')').filter(|_| after.len() < part.len()) {
+            Some(after) => out.push_str(after),
+            None => out.extend([MARK, part]),
+        }
+    }
+    out
 }
 
 /// Words of a text. What stands in backquotes is one: a command that is to be pasted stays in one line, which the terminal wraps.
@@ -152,13 +172,30 @@ pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !set("NO_COLOR") && !dumb
 }
 
-/// Columns of a stream's terminal; without one, no line is too wide.
+/// Stdout for a text that may be kept in a file: no line of it is folded. Flush it.
+pub(crate) fn verbatim() -> Stdout {
+    let out = BufWriter::with_capacity(64 << 10, Open(io::stdout().lock()));
+    folded::Folded::new(out, usize::MAX)
+}
+
+/// Columns of a stream: those that `COLUMNS` asks for, else those of its terminal. Without both, no line is too wide.
+///
+/// Shells set `COLUMNS` for themselves and do not export it, so a command has it where somebody asked for it.
 pub(crate) fn width(stream: &(impl IsTerminal + AsFd)) -> usize {
-    let size = stream
-        .is_terminal()
-        .then(|| terminal_size::terminal_size_of(stream));
+    let asked = std::env::var("COLUMNS").ok();
+    columns_asked(asked.as_deref()).unwrap_or_else(|| terminal_width(stream))
+}
+
+/// Columns of a stream's terminal, for what moves its cursor.
+pub(crate) fn terminal_width(stream: &(impl IsTerminal + AsFd)) -> usize {
+    let size = (stream.is_terminal()).then(|| terminal_size::terminal_size_of(stream));
     size.flatten()
         .map_or(usize::MAX, |(width, _)| width.0.into())
+}
+
+/// Columns that a text asks for. 0 and other words ask for none.
+fn columns_asked(text: Option<&str>) -> Option<usize> {
+    text?.trim().parse().ok().filter(|columns| *columns > 0)
 }
 
 /// `text` without what a terminal obeys, in one line: names come from files.
@@ -174,7 +211,26 @@ pub(crate) fn printable_lines(text: &str) -> String {
 
 /// A text in lines of at most `width` columns, of which `before` are taken in the first one and `indent` are left free in all others.
 pub(crate) fn wrapped(text: &str, before: usize, indent: usize, width: usize) -> String {
-    in_lines(text.split(' '), before, indent, width)
+    in_lines(words(text).into_iter(), before, indent, width)
+}
+
+/// Words of a text. The groups of digits of a number are one.
+pub(crate) fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let (mut start, mut before) = (0, "");
+    let mut at = 0;
+    for word in text.split(' ') {
+        let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+        let goes_on = digits == 3 && before.ends_with(|c: char| c.is_ascii_digit());
+        if at > 0 && !goes_on {
+            words.push(&text[start..at - 1]);
+            start = at;
+        }
+        at += word.len() + 1;
+        before = word;
+    }
+    words.push(&text[start..]);
+    words
 }
 
 fn in_lines<'t>(
@@ -217,6 +273,22 @@ pub(crate) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A number with its noun.
+pub(crate) fn number_of(n: u64, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{} {noun}s", grouped(n)),
+    }
+}
+
+/// Number of repetitions.
+pub(crate) fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{} times", grouped(n)),
+    }
 }
 
 /// `part` of `whole` in percent.
@@ -288,6 +360,32 @@ mod tests {
         assert_eq!(wrapped(text, 0, 2, usize::MAX), text);
         assert_eq!(wrapped(text, 3, 2, 11), "one two\n  three\n  four");
         assert_eq!(wrapped("longer_than_all", 2, 2, 5), "longer_than_all");
+        // Numbers stay whole.
+        assert_eq!(
+            words("of 1 234 567, in 12 345 s"),
+            ["of", "1 234 567,", "in", "12 345", "s"]
+        );
+        assert_eq!(words(" a  1 2345 678"), ["", "a", "", "1", "2345 678"]);
+        assert_eq!(words(""), [""]);
+        assert_eq!(
+            wrapped("by 1 747 instructions", 0, 0, 5),
+            "by\n1 747\ninstructions"
+        );
+    }
+
+    #[test]
+    fn only_a_number_asks_for_columns() {
+        let asked = [
+            Some("80"),
+            Some(" 120 "),
+            Some("0"),
+            Some(""),
+            Some("wide"),
+            Some("-1"),
+            None,
+        ];
+        let columns = [Some(80), Some(120), None, None, None, None, None];
+        assert_eq!(asked.map(columns_asked), columns);
     }
 
     #[test]
@@ -298,6 +396,37 @@ mod tests {
         );
         assert_eq!(pieces("it`s no quote"), ["it`s no quote"]);
         assert_eq!(pieces(""), [""]);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(
+            (number_of(1, "row"), times(1)),
+            ("1 row".into(), "once".into())
+        );
+        assert_eq!(
+            (number_of(0, "row"), number_of(1234, "row"), times(1234)),
+            ("0 rows".into(), "1 234 rows".into(), "1 234 times".into())
+        );
+    }
+
+    #[test]
+    fn errors_of_the_system_are_words_alone() {
+        for (text, wanted) in [
+            (
+                "f: No such file or directory (os error 2)",
+                "f: No such file or directory",
+            ),
+            (
+                "a (os error 27) (nothing was written)",
+                "a (nothing was written)",
+            ),
+            ("a (os error 1): b (os error 22), c", "a: b, c"),
+            ("(os error x) and (os error ", "(os error x) and (os error "),
+            ("x (os error ) y (os error 3", "x (os error ) y (os error 3"),
+        ] {
+            assert_eq!(without_numbers(text), wanted);
+        }
     }
 
     #[test]

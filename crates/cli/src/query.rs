@@ -3,6 +3,7 @@
 //! What is wrong goes to stderr with its place and the fix; results go to stdout. A file is written whole
 //! or not at all.
 
+pub(crate) mod forecast;
 mod json;
 mod listing;
 mod running;
@@ -129,7 +130,7 @@ fn disasm(file: &Path) -> Result<ExitCode> {
     let bytes = bytes(file, image::MAX_IMAGE)?;
     let program = image::decode(&bytes)
         .map_err(|error| anyhow!("{}: not an assembled query: {error}", name(file)))?;
-    let mut out = output::stdout();
+    let mut out = output::verbatim();
     out.write_all(disassemble(&program).as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -137,7 +138,7 @@ fn disasm(file: &Path) -> Result<ExitCode> {
 
 fn fmt(files: &[impl AsRef<Path>], in_place: bool, check: bool) -> Result<ExitCode> {
     let mut normal = true;
-    let mut out = output::stdout();
+    let mut out = output::verbatim();
     for path in files.iter().map(AsRef::as_ref) {
         let text = text(path)?;
         let formatted = match parse(&text) {

@@ -27,6 +27,7 @@ use crate::next::next_steps;
 use crate::others::Others;
 use crate::output;
 use crate::page;
+use crate::report::queries;
 use crate::report::summary::{self, Focus};
 use crate::stats;
 pub(crate) use checks::{check_callers, check_kinds, check_query_kinds};
@@ -130,7 +131,12 @@ fn conclude(args: &RecordArgs, profiles: Profiles<'_>, shown: Option<Focus>) -> 
         };
     };
     // The lines of the files and of the next command.
-    let lines = summary::LINES - 2 - usize::from(args.stream.is_some());
+    let mut lines = summary::LINES - 2 - usize::from(args.stream.is_some());
+    if let Some(over) = queries::over_budget(profiles.0, args.query_budget) {
+        let over = output::said(&over, &std::io::stderr());
+        lines -= over.lines().count();
+        text.extend(over.into_bytes());
+    }
     let (path, written) = std::thread::scope(|scope| {
         let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profiles));
         // Into memory, which does not fail.

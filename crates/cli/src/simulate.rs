@@ -10,7 +10,7 @@ use trommel_tuple::{Kind, KindSet};
 
 use crate::args::RecordArgs;
 use crate::json::Json;
-use crate::output::{grouped, percent};
+use crate::output::{grouped, number_of, percent};
 
 /// Returns what is to be simulated, if anything is, and refuses what does not go with it.
 pub(crate) fn asked(
@@ -88,6 +88,7 @@ pub(crate) fn lines(simulated: &Simulated) -> Vec<String> {
         conditional,
         indirect,
         sharing,
+        ..
     } = simulated;
     if loads.accesses + stores.accesses != 0 {
         lines.push(format!("caches {caches}, least recently used"));
@@ -114,8 +115,8 @@ pub(crate) fn lines(simulated: &Simulated) -> Vec<String> {
     }
     if let Some(sharing) = sharing {
         lines.push(format!(
-            "{} lines handed over between threads",
-            grouped(sharing.lines.len() as u64)
+            "{} handed over between threads",
+            number_of(sharing.lines.len() as u64, "line")
         ));
     }
     lines

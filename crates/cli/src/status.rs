@@ -64,7 +64,7 @@ impl Status {
         if state.wall < SOON || self.wrote >= ENOUGH || takes_keys() {
             return self.erase();
         }
-        let width = output::width(&io::stderr());
+        let width = output::terminal_width(&io::stderr());
         let line = format!("trommel: {}", sentence(state));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
         // Room below the cursor, made without a change of its column; there the line; and back.

@@ -172,6 +172,10 @@ pub struct Simulated {
     pub conditional: Predicted,
     /// Indirect jumps and calls.
     pub indirect: Predicted,
+    /// Accesses of each instruction, where misses were asked for. Recordings of earlier versions have none.
+    pub accesses: BTreeMap<Place, u64>,
+    /// Branches of each instruction that can be mispredicted, where mispredictions were asked for. Recordings of earlier versions have none.
+    pub branches: BTreeMap<Place, u64>,
     /// Lines that threads share, where that was asked for.
     pub sharing: Option<Sharing>,
 }
@@ -195,6 +199,15 @@ impl Simulated {
             sum.branches = sum.branches.saturating_add(of.branches);
             sum.wrong = sum.wrong.saturating_add(of.wrong);
         }
+        for (sum, of) in [
+            (&mut self.accesses, &other.accesses),
+            (&mut self.branches, &other.branches),
+        ] {
+            for (at, count) in of {
+                let sum = sum.entry(*at).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
         if let Some(other) = &other.sharing {
             let sharing = self.sharing.get_or_insert_default();
             sharing.untracked = sharing.untracked.saturating_add(other.untracked);
@@ -205,6 +218,13 @@ impl Simulated {
 
     /// Gives places other numbers of modules.
     pub fn renumber(&mut self, place: impl Fn(Place) -> Place) {
+        for of in [&mut self.accesses, &mut self.branches] {
+            let renumbered = std::mem::take(of).into_iter();
+            for (at, count) in renumbered.map(|(at, count)| (place(at), count)) {
+                let sum: &mut u64 = of.entry(at).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
         let lines = self.sharing.iter_mut().flat_map(|s| &mut s.lines);
         for line in lines {
             line.object = line.object.map(&place);

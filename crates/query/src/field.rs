@@ -106,6 +106,26 @@ impl Field {
         self as u8 >= Self::FetchTime as u8
     }
 
+    /// Returns true if it is a number of cycles or the like, and no address, operand or set of bits.
+    pub const fn is_count(self) -> bool {
+        matches!(
+            self,
+            Self::Thread
+                | Self::FetchTime
+                | Self::WindowLatency
+                | Self::ExecutionLatency
+                | Self::RetireTime
+        )
+    }
+
+    /// Returns true if it has several numbers of a cycle in its parts.
+    pub const fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Self::FetchRate | Self::DispatchRate | Self::IssueRate | Self::RetireRate
+        )
+    }
+
     /// Returns true if it is known when an event is noticed, which is late in the pipeline (section 3.4.1:
     /// at least the pc, a cycle count and the effective address).
     pub const fn is_of_events(self) -> bool {

@@ -4,19 +4,25 @@
 //! ```text
 //! file      = { tag | query } .
 //! tag       = "tag" number place { "," place } ";" .
-//! place     = "module" name | "symbol" name | "pc" number ".." number [ "in" name ] .
-//! query     = "for" selector { selector } rate [ "pair" number ] "collect" field { field } ";" clause { clause } .
+//! place     = "module" name | "symbol" name
+//!           | "pc" number ".." number [ "in" name ] .
+//! query     = "for" selector { selector } rate [ "pair" number ]
+//!             "collect" field { field } ";" clause { clause } .
 //! selector  = class ( "*" | number ) .
 //! rate      = "every" ( number | "auto" [ number "%" ] ) | "always" .
-//! clause    = [ label ":" ] ( { "if" condition [ "and" condition ] "then" body "else" } body
-//!           | "if" condition [ "and" condition ] "then" body { "else" "if" … } ) ";" .
+//! clause    = [ label ":" ] ( { test body "else" } body
+//!           | test body { "else" test body } ) ";" .
+//! test      = "if" condition [ "and" condition ] "then" .
 //! body      = action { action } [ next ] | next .
-//! action    = "send" number [ ".." number ] [ "or" "drop" ] | "count" | "interrupt" [ "sync" ] .
+//! action    = "send" number [ ".." number ] [ "or" "drop" ]
+//!           | "count" | "interrupt" [ "sync" ] .
 //! next      = "stop" | "next" | "goto" label .
 //! condition = "true" | "false" | "filter" number
-//!           | operand ( "=" | "<>" | "<" | "<=" | ">" | ">=" ) ( [ "-" ] number | operand )
+//!           | operand compare ( [ "-" ] number | operand )
 //!           | operand ( "bset" | "bclr" ) ( number | operand ) .
-//! operand   = ( [ "second" "." ] field | "distance" ) [ "." type [ "@" number ] ] .
+//! compare   = "=" | "<>" | "<" | "<=" | ">" | ">=" .
+//! operand   = ( [ "second" "." ] field | "distance" )
+//!             [ "." type [ "@" number ] ] .
 //! type      = "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" .
 //! name      = word | '"' characters '"' .
 //! number    = digits [ "k" | "M" ] | "0x" hexadecimal digits .

@@ -102,10 +102,14 @@ pub(crate) enum Tag {
     MessageSequence = 44,
     /// Intervals of that sequence.
     MessageInterval = 45,
+    /// Accesses of the instructions of a simulation.
+    Accesses = 46,
+    /// Their branches.
+    Branches = 47,
 }
 
 impl Tag {
-    const ALL: [Self; 45] = [
+    const ALL: [Self; 47] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -151,6 +155,8 @@ impl Tag {
         Self::MessageIntervals,
         Self::MessageSequence,
         Self::MessageInterval,
+        Self::Accesses,
+        Self::Branches,
     ];
 }
 

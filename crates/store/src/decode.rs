@@ -171,6 +171,17 @@ fn part(tag: Tag, cursor: &mut Cursor<'_>, profile: &mut Profile, chunks: u32) -
             Ok(())
         })?,
         Tag::Simulated => set(&mut profile.simulated, Field::get(cursor)?)?,
+        Tag::Accesses | Tag::Branches => {
+            let simulated = profile.simulated.as_mut();
+            let simulated = simulated.ok_or("executions come before what was simulated")?;
+            by_place(
+                cursor,
+                match tag {
+                    Tag::Accesses => &mut simulated.accesses,
+                    _ => &mut simulated.branches,
+                },
+            )?;
+        }
         Tag::Lines => {
             let simulated = profile.simulated.as_mut();
             let simulated = simulated.ok_or("shared lines come before what was simulated")?;

@@ -85,11 +85,7 @@ fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> 
         }
         items.finish_with_one()?;
     }
-    let mut items = Items::new(Tag::Deliveries, Vec::new(), out);
-    for (place, count) in &profile.deliveries {
-        items.at(place.word(), |raw| put(raw, *count))?;
-    }
-    items.finish()?;
+    by_place(Tag::Deliveries, &profile.deliveries, out)?;
     threads(&profile.threads, out)?;
     if let Some(data) = &profile.windows {
         windows(data, out)?;
@@ -150,6 +146,8 @@ where
 /// Writes the results of simulation. Each chunk of lines begins with accesses that were not tracked, of which the first has all.
 fn simulated<W: Write>(data: &Simulated, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Simulated, data, out)?;
+    by_place(Tag::Accesses, &data.accesses, out)?;
+    by_place(Tag::Branches, &data.branches, out)?;
     let Some(sharing) = &data.sharing else {
         return Ok(());
     };
@@ -188,6 +186,19 @@ fn paths<W: Write>(tree: &CallTree, out: &mut ChunkWriter<W>) -> io::Result<()> 
         }
     }
     out.chunk(Tag::Paths, &raw)
+}
+
+/// Writes how often something was executed, by place.
+fn by_place<W: Write>(
+    tag: Tag,
+    counts: &BTreeMap<Place, u64>,
+    out: &mut ChunkWriter<W>,
+) -> io::Result<()> {
+    let mut items = Items::new(tag, Vec::new(), out);
+    for (place, count) in counts {
+        items.at(place.word(), |raw| put(raw, *count))?;
+    }
+    items.finish()
 }
 
 /// Writes a chunk of one field.

@@ -132,7 +132,7 @@ record!(Accessed {
     last
 });
 record!(Predicted { branches, wrong });
-record!(Simulated { caches, loads, stores, conditional, indirect } and { sharing });
+record!(Simulated { caches, loads, stores, conditional, indirect } and { accesses, branches, sharing });
 record!(SharedLine {
     process,
     address,

@@ -5,15 +5,12 @@
 //!
 //! # Strategy
 //! Sentences of a paragraph or list item are joined and wrapped. Tables ([`super::table`]) have their columns side by side where that can be read.
-//! Commands and outputs stay as they are, indented: they are to be pasted. Links between documents name the command that shows the other one.
+//! Commands and outputs ([`super::block`]) are to be pasted. Links between documents name the command that shows the other one.
 //! Files that only the source has are named by their path in it, and the last line says so.
 
 use crate::output::wrapped;
 
-use super::table;
-
-/// Columns by which commands and outputs are indented.
-const INDENT: &str = "    ";
+use super::{block, table};
 
 /// Directories of the source. An installed command has none of them.
 const SOURCE: [&str; 4] = ["crates/", "docs/", "extra/", "tests/"];
@@ -26,16 +23,22 @@ pub(super) fn shown(document: &str, topics: &[&str], width: usize) -> String {
         width,
         open: Open::None,
     };
-    let mut fenced = false;
+    let mut fenced: Option<(&str, Vec<&str>)> = None;
     for line in document.lines() {
-        let is_fence = line.trim_start().starts_with("```");
-        if is_fence {
-            page.close();
-            fenced = !fenced;
-        } else if fenced {
-            page.line(&format!("{INDENT}{line}"));
-        } else {
-            page.take(line);
+        let fence = line.trim_start().strip_prefix("```");
+        match (fence, &mut fenced) {
+            (Some(_), Some((language, lines))) => {
+                for line in block::shown(language, lines, width) {
+                    page.line(&line);
+                }
+                fenced = None;
+            }
+            (Some(language), None) => {
+                page.close();
+                fenced = Some((language, Vec::new()));
+            }
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => page.take(line),
         }
     }
     page.close();
@@ -249,9 +252,9 @@ mod tests {
     #[test]
     fn sentences_are_joined_and_wrapped_and_commands_stay() {
         let document = "# A title\n\nOne sentence, see [b.md](b.md).\nAnother **one**.\n\n\
-            * An item of\n  two lines\n\n```console\n$ a command that is longer than all other lines\n```\n";
+            * An item of\n  two lines\n\n```console\n$ a command that is longer\n$ b\nits output, which is longer than all other lines\n```\n";
         let wanted = "# A title\n\nOne sentence, see `trommel\nhelp b`. Another one.\n\n\
-            * An item of two lines\n\n    $ a command that is longer than all other lines\n";
+            * An item of two lines\n\n    $ a command that is \\\n        longer\n    $ b\n    its output, which is longer than all other lines\n";
         assert_eq!(shown(document, &["b"], 26), wanted);
     }
 

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use super::words;
+
 /// A writer to a terminal of so many columns.
 pub(crate) struct Folded<W> {
     to: W,
@@ -94,13 +96,14 @@ fn folded(line: &str, columns: usize) -> String {
         return line.to_owned();
     }
     let is_fact = line.is_char_boundary(TEXT)
+        && !line.starts_with("#  ")
         && line[..TEXT].ends_with(' ')
         && !line[..TEXT].contains('\x1b')
         && !line[TEXT..].starts_with(' ');
     let indent = if is_fact { TEXT } else { 4 };
     let mut out = String::with_capacity(line.len() + 64);
     let mut column = 0;
-    for (n, word) in line.split(' ').enumerate() {
+    for (n, word) in words(line).into_iter().enumerate() {
         let wide = columns_of(word.trim_end_matches('\n'));
         let fits = column + usize::from(n > 0) + wide <= columns || column <= indent;
         match (n, fits) {

@@ -7,7 +7,8 @@ use trommel_query::disassemble::clause;
 use trommel_query::program::Query;
 use trommel_query::{Assembly, Field, Position, Span, Subject};
 
-use crate::output::printable;
+use super::forecast;
+use crate::output::{self, printable};
 
 /// Writes a summary of the queries in a file.
 pub(crate) fn summary(
@@ -42,6 +43,10 @@ pub(crate) fn summary(
         if !only.is_empty() {
             writeln!(out, "    only the hardware model knows {}", only.join(", "))?;
         }
+    }
+    if let Some(costly) = forecast::of(&queries, None) {
+        let costly = output::wrapped(&costly, 2, 2, output::width(&io::stdout()));
+        writeln!(out, "  {costly}")?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use trommel_host::serve::control::client::{Ask, ask, is_name, name_of};
 
-use super::question;
+use super::{forecast, question};
 use crate::output::{self, grouped, printable, printable_lines};
 use crate::report::table::ended;
 
@@ -61,7 +61,11 @@ pub(super) fn load(file: &Path, name: Option<&str>, pid: i32) -> Result<ExitCode
             "{name:?} cannot be a name: use letters, digits, `-`, `_` and `.`, 64 at most, and not digits alone"
         );
     }
-    done(&ask(pid, &Ask::Load(&name, &program))?)
+    let said = ask(pid, &Ask::Load(&name, &program))?;
+    if let Some(costly) = forecast::of(&program.queries(), None) {
+        output::complain(&costly);
+    }
+    done(&said)
 }
 
 /// Removes queries from a session.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -97,12 +98,38 @@ pub(super) fn name(path: &Path) -> String {
 pub(super) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = most as u64 + 1;
+    check_readable(path)?;
     let read = match path.to_str() {
         Some("-") => std::io::stdin().take(limit).read_to_end(&mut bytes),
         _ => fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
     read.with_context(|| format!("{}: cannot be read", name(path)))?;
     Ok(bytes)
+}
+
+/// Refuses what is no file and no open descriptor: a pipe without a writer, or a terminal, would be waited for without end.
+fn check_readable(path: &Path) -> Result<()> {
+    // What the user's shell has opened has a writer. These are links into the file system of /proc.
+    let is_open = ["/dev/fd", "/dev/stdin", "/proc"];
+    if path == Path::new("-") || is_open.iter().any(|open| path.starts_with(open)) {
+        return Ok(());
+    }
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        // The reader has the words for it.
+        Err(_) => return Ok(()),
+    };
+    let what = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    bail!(
+        "{}: is {what}, not a file; name a file, or `-` for standard input",
+        name(path)
+    )
 }
 
 pub(super) fn text(path: &Path) -> Result<String> {
@@ -169,6 +196,29 @@ mod tests {
             shown.starts_with("-:3:1: error: ends\n3 | \n  | ^\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let dir = std::env::temp_dir().join(format!("trommel-special-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).expect("a directory");
+        let (fifo, socket) = (dir.join("fifo"), dir.join("socket"));
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        for (path, what) in [
+            (&*fifo, "a named pipe"),
+            (&socket, "a socket"),
+            (&dir, "a directory"),
+            (Path::new("/dev/zero"), "a device"),
+        ] {
+            let error = bytes(path, 100).expect_err("no file").to_string();
+            assert!(error.contains(what) && error.contains("`-`"), "{error}");
+        }
+        let error = bytes(&dir.join("none"), 100).expect_err("no file");
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+        fs::remove_dir_all(dir).expect("clean");
     }
 
     /// Whatever the text and the terminal: no line is wider, and no word is lost.

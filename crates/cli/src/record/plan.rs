@@ -102,7 +102,10 @@ pub(super) fn of(mut args: RecordArgs) -> Result<(Plan, RecordArgs)> {
     );
     let (kinds, in_windows) = (wanted.kinds, wanted.in_windows);
     let converge = checks::converge(&args, &wanted.compressor, kinds, in_windows)?;
+    let queries = wanted.question.as_ref().map(Program::queries);
+    let counted_down = queries.and_then(|all| query::forecast::of(&all, args.query_budget));
     let costly = forecast::of(&args, &wanted.compressor, kinds, converge, in_windows);
+    let costly = costly.or(counted_down);
     let (program, arguments) = program(&mut args)?;
     check_destinations(&args)?;
     let sampling = sampling(&args, &wanted);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use trommel_profile::filter::{Filter, Filtered};
 
 use crate::json::Json;
-use crate::output::grouped;
+use crate::output::{grouped, number_of, times};
 
 /// Mark after a number of executions that has only the profiled ones.
 pub(crate) const MORE: &str = "+";
@@ -30,11 +30,11 @@ pub(crate) fn lines(filter: &Filter) -> Vec<(&'static str, String)> {
     let mut lines = vec![(
         "filtered",
         format!(
-            "{} instructions for some time, as shares differed by less than {limit} %{open}; {} in {} rounds had other values later; code was translated again {} times",
-            grouped(places.len() as u64),
+            "{} for some time, as shares differed by less than {limit} %{open}; {} in {} had other values later; code was translated again {}",
+            number_of(places.len() as u64, "instruction"),
             grouped(changed as u64),
-            grouped(*rounds),
-            grouped(*tables),
+            number_of(*rounds, "round"),
+            times(*tables),
         ),
     )];
     if places.is_empty() {

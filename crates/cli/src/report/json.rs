@@ -14,6 +14,7 @@ use super::coverage;
 use super::custom;
 use super::filter;
 use super::functions;
+use super::misses;
 use super::paths;
 use super::place::{limits, place, tables};
 use super::processes;
@@ -284,6 +285,17 @@ fn transfers<W: Write>(
         place(json, view, "to", transfer.to)?;
         json.text("kind", transfer.how)?;
         json.number("count", transfer.count)?;
+        if let Some(simulated) = view
+            .profile
+            .simulated
+            .as_ref()
+            .filter(|_| kind.is_simulated())
+        {
+            match misses::executed(simulated, kind, transfer.from) {
+                Some(branches) => json.number("branches_of_site", branches)?,
+                None => json.null("branches_of_site")?,
+            }
+        }
         if let Some(sampled) = view.sampled(kind, transfer.from) {
             json.number("samples_of_site", sampled.samples)?;
             json.real("draws_of_site", sampled.draws())?;
@@ -306,6 +318,17 @@ fn values<W: Write>(
         json.object()?;
         place(json, view, "at", values.at)?;
         json.number("executions", values.executions)?;
+        if let Some(simulated) = view
+            .profile
+            .simulated
+            .as_ref()
+            .filter(|_| kind.is_simulated())
+        {
+            match misses::executed(simulated, kind, values.at) {
+                Some(accesses) => json.number("accesses", accesses)?,
+                None => json.null("accesses")?,
+            }
+        }
         if let Some(filtered) = &values.filtered {
             filter::members(json, filtered, values.profiled)?;
         }

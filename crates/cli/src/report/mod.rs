@@ -12,6 +12,7 @@ mod intervals;
 mod json;
 mod loops;
 mod lost;
+mod misses;
 mod paths;
 pub(crate) mod place;
 mod places;

@@ -10,17 +10,20 @@ use trommel_profile::intervals::Intervals;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
 use trommel_profile::sampled::Sampled;
+use trommel_query::class::Subject;
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::pair::Word;
 use trommel_query::program::Query;
-use trommel_query::{Program, Rate, Sampling, image};
+use trommel_query::tag::Where;
+use trommel_query::{Field, Program, Rate, Sampling, image};
 use trommel_tuple::{Place, Tuple};
 
 use super::place;
-use super::table::{LIMITS, Style, columns, range};
+use super::table::{LIMITS, SECOND_SOURCE, SOURCE, Shape, Style, columns, range};
 use super::view::View;
 use crate::json::Json;
-use crate::output::{grouped, percent, printable};
+use crate::output::{grouped, number_of, percent, printable};
+use crate::query::forecast;
 
 /// A query, and what it came to.
 struct Answer<'p> {
@@ -71,11 +74,45 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
 }
 
 /// Results of all queries of all loads.
-fn of_all(profile: &Profile) -> impl Iterator<Item = Answer<'_>> {
+fn of_all(profile: &Profile) -> impl Iterator<Item = (&Queries, Answer<'_>)> {
     profile.queries.iter().flat_map(|queries| {
         let program = image::decode(&queries.program).ok();
-        program.map_or(Vec::new(), |program| answers(&program, queries))
+        let answers = program.map_or(Vec::new(), |program| answers(&program, queries));
+        answers.into_iter().map(move |answer| (queries, answer))
     })
+}
+
+/// The rules of the tags that a query selects. A rule that is of addresses in a module has their name and source line too.
+fn tagged(view: &mut View<'_>, program: &Program, query: &Query) -> Vec<(String, Option<String>)> {
+    let tags = query
+        .entries
+        .iter()
+        .filter_map(|entry| match entry.subject() {
+            Subject::Class(class) => Some(class.tag()),
+            Subject::Event(_) => None,
+        });
+    let tags: Vec<u8> = tags.collect();
+    // Without a rule an instruction has tag 0: so these are no part of the program by themselves.
+    if tags.contains(&0) {
+        return Vec::new();
+    }
+    let selected = program.tags().iter();
+    let selected = selected.filter(|rule| tags.contains(&rule.tag));
+    let named = selected.map(|of| (printable(&rule(of)), name_of(view, &of.place)));
+    named.collect()
+}
+
+/// The name and the source line of the first of some addresses.
+fn name_of(view: &mut View<'_>, place: &Where) -> Option<String> {
+    let Where::Range { from, module, .. } = place else {
+        return None;
+    };
+    let at = view.place_in(module.as_deref(), *from)?;
+    let source = match view.source(at) {
+        line if line.is_empty() => line,
+        line => format!(" ({line})"),
+    };
+    Some(printable(&(view.name(at) + &source)))
 }
 
 /// Writes a table for each query of each load, with `top` messages.
@@ -104,21 +141,35 @@ pub(crate) fn summary(
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let mut all: Vec<Answer<'_>> = of_all(view.profile).collect();
+    let profile = view.profile;
+    let mut all: Vec<(&Queries, Answer<'_>)> = of_all(profile).collect();
     if all.len() < 2 {
         return write(out, view, top, style);
     }
-    all.sort_by_key(|answer| Reverse(answer.seen[1]));
-    let titles = ["executed", "profiled", "sent", "counted", "query"];
-    let mut rows: Vec<Vec<String>> = vec![titles.map(str::to_owned).into()];
+    all.sort_by_key(|(_, answer)| Reverse(answer.seen[1]));
+    let numbers = ["executed", "profiled", "sent", "counted"];
+    let loaded = (profile.queries.len() > 1).then_some("load");
+    let titles = numbers.into_iter().chain(loaded).chain(["query"]);
+    let mut rows: Vec<Vec<String>> = vec![titles.map(str::to_owned).collect()];
     let more = all.len().saturating_sub(top);
-    rows.extend(all.iter().take(top).map(|answer| {
+    for (queries, answer) in all.iter().take(top) {
         let [executed, profiled, _] = answer.seen;
         let [sent, _, _, counted, _] = answer.done;
         let numbers = [executed, profiled, sent, counted].map(grouped).into_iter();
-        numbers.chain([printable(&answer.query.header())]).collect()
-    }));
-    columns(out, &rows, NUMBERS + 1, style)?;
+        let load = loaded.map(|_| printable(&queries.name));
+        let mut query = printable(&answer.query.header());
+        let of = image::decode(&queries.program).ok();
+        let tagged = of.map_or(Vec::new(), |program| tagged(view, &program, &answer.query));
+        if let Some((_, Some(place))) = tagged.first() {
+            query = format!("{place}: {query}");
+        }
+        rows.push(numbers.chain(load).chain([query]).collect());
+    }
+    let shape = Shape {
+        numbers: numbers.len(),
+        together: 1,
+    };
+    columns(out, &rows, shape, style)?;
     match more {
         0 => Ok(()),
         n => writeln!(out, "# and {} more queries", grouped(n as u64)),
@@ -127,13 +178,13 @@ pub(crate) fn summary(
 
 /// Returns true if a query is sampled.
 pub(crate) fn is_sampled(profile: &Profile) -> bool {
-    of_all(profile).any(|answer| answer.query.sampling != Sampling::ALWAYS)
+    of_all(profile).any(|(_, answer)| answer.query.sampling != Sampling::ALWAYS)
 }
 
 /// Messages of all queries, those that they counted, and the number of queries; `None` if there are none.
 pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
     let (mut sent, mut counted, mut count) = (0_u64, 0_u64, 0);
-    for answer in of_all(profile) {
+    for (_, answer) in of_all(profile) {
         sent = sent.saturating_add(answer.done[0]);
         counted = counted.saturating_add(answer.done[3]);
         count += 1;
@@ -141,9 +192,19 @@ pub(crate) fn totals(profile: &Profile) -> Option<(u64, u64, usize)> {
     (count > 0).then_some((sent, counted, count))
 }
 
+/// Returns the sentence about queries that took far more than their budget, if any did. `common`: the budget of all together.
+pub(crate) fn over_budget(profile: &Profile, common: Option<f64>) -> Option<String> {
+    profile.queries.iter().find_map(|of| {
+        let queries = image::decode(&of.program).ok()?.queries();
+        let starts = queries.iter().map(|query| query.code.start as u8);
+        let paid = starts.filter_map(|start| of.paid.get(&start)?.percent());
+        forecast::after(paid.sum(), &queries, common)
+    })
+}
+
 /// Messages of all queries that found no room.
 pub(super) fn dropped(profile: &Profile) -> u64 {
-    let dropped = of_all(profile).map(|answer| answer.done[2]);
+    let dropped = of_all(profile).map(|(_, answer)| answer.done[2]);
     dropped.fold(0, u64::saturating_add)
 }
 
@@ -183,6 +244,12 @@ fn load(
             "# {}",
             style.strong(&printable(&answer.query.header()))
         )?;
+        for (rule, place) in tagged(view, &program, &answer.query) {
+            match place {
+                Some(place) => writeln!(out, "#   {rule}: {place}")?,
+                None => writeln!(out, "#   {rule}")?,
+            }
+        }
         let windowed = queries.windowed.as_ref();
         let up_to = match answer.query.sampling {
             _ if windowed.is_some() => " in windows",
@@ -298,14 +365,6 @@ pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
     });
     all.extend(given);
     all
-}
-
-/// A number with its noun.
-fn number_of(n: u64, noun: &str) -> String {
-    match n {
-        1 => format!("1 {noun}"),
-        n => format!("{} {noun}s", grouped(n)),
-    }
 }
 
 /// Messages that are not shown, and rules for tags that no code was met of.
@@ -456,19 +515,24 @@ fn service(
         };
     }
     let all = served.rows.values().copied().fold(0, u64::saturating_add);
-    let titles = ["count", "%"].map(str::to_owned).into_iter();
+    let titles = ["count", "%"].map(str::to_owned);
     let own = served.columns.iter().map(|title| printable(title));
-    let mut table: Vec<Vec<String>> = vec![titles.chain(own).collect()];
+    let mut table: Vec<Vec<String>> = vec![titles.iter().cloned().chain(own).collect()];
+    let fields = fields_of(compressor, served);
     for (row, count) in sorted(served).into_iter().take(top) {
         let first = [grouped(count), format!("{:.1}", percent(count, all))];
         let words = row.iter().enumerate();
         let words = words.map(|(n, word)| match served.places >> n & 1 {
-            0 => format!("{word:#x}"),
+            0 => number(fields.get(n).copied().flatten(), *word),
             _ => printable(&view.name(Place::from_word(*word))),
         });
         table.push(first.into_iter().chain(words).collect());
     }
-    columns(out, &table, NUMBERS - 1, style)?;
+    let shape = Shape {
+        numbers: titles.len(),
+        together: 1,
+    };
+    columns(out, &table, shape, style)?;
     match served.rows.len().saturating_sub(top) {
         0 => Ok(()),
         n => writeln!(out, "# and {} more rows", grouped(n as u64)),
@@ -511,7 +575,9 @@ fn messages(
         .into_iter()
         .chain(has_limits.then(|| LIMITS.to_owned()));
     let fields = answer.query.names().map(str::to_owned);
-    let mut rows: Vec<Vec<String>> = vec![titles.chain(stands_for).chain(fields).collect()];
+    let titles: Vec<String> = titles.chain(stands_for).collect();
+    let numbers = titles.len();
+    let mut rows: Vec<Vec<String>> = vec![titles.into_iter().chain(fields).collect()];
     for (told, count) in answer.messages.iter().take(top) {
         let first = [
             grouped(count.messages),
@@ -526,14 +592,19 @@ fn messages(
         let places = places(queries, told);
         let names = answer.query.layout().words();
         let words = told.words.iter().enumerate().zip(names);
-        let words = words.map(|((n, word), name)| match (name, places >> n & 1) {
-            (Word::Distance, _) => grouped(*word),
-            (_, 0) => format!("{word:#x}"),
+        let words = words.map(|((n, word), name)| match places >> n & 1 {
+            0 => number(Some(name), *word),
             _ => printable(&view.name(Place::from_word(*word))),
         });
         rows.push(first.into_iter().chain(stands_for).chain(words).collect());
     }
-    columns(out, &rows, NUMBERS, style)?;
+    sources(view, queries, answer, &mut rows);
+    let shape = Shape {
+        numbers,
+        // The first's word and the second's.
+        together: 1 + usize::from(answer.query.pair.is_some()),
+    };
+    columns(out, &rows, shape, style)?;
     let more = answer.messages.len().saturating_sub(top);
     match more {
         0 => Ok(()),
@@ -541,8 +612,59 @@ fn messages(
     }
 }
 
-/// Columns of numbers at the start of a table of messages.
-const NUMBERS: usize = 3;
+/// A word that is no place: counts as such, parts of a rate apart, and addresses, operands and sets of bits in hexadecimal digits.
+pub(super) fn number(word: Option<Word>, value: u64) -> String {
+    match word {
+        Some(Word::Distance) => grouped(value),
+        Some(Word::Field(field) | Word::Second(field)) if field.is_count() => grouped(value),
+        Some(Word::Field(field) | Word::Second(field)) if field.is_rate() => {
+            let [instructions, reason] = [value & 0xffff, value >> 16 & 0xffff];
+            format!("{instructions}/{reason}/{}", value >> 32)
+        }
+        _ => format!("{value:#x}"),
+    }
+}
+
+/// Meaning of the columns of the run's own compressor. A library has titles of its own.
+pub(super) fn fields_of(compressor: &str, served: &Served) -> Vec<Option<Word>> {
+    let word = |title: &String| match is_compressor(compressor, served) {
+        true => Word::from_name(title),
+        false => None,
+    };
+    served.columns.iter().map(word).collect()
+}
+
+/// Adds source lines to the rows of a table of messages: those of their instruction, of a pair also of the second one.
+fn sources(view: &mut View<'_>, queries: &Queries, answer: &Answer<'_>, rows: &mut [Vec<String>]) {
+    for (of, title) in [
+        (Word::Field(Field::Pc), SOURCE),
+        (Word::Second(Field::Pc), SECOND_SOURCE),
+    ] {
+        let at = answer.query.layout().words().position(|word| word == of);
+        let Some(at) = at else { continue };
+        let found = answer
+            .messages
+            .iter()
+            .take(rows.len() - 1)
+            .map(|(told, _)| {
+                let word = told
+                    .words
+                    .get(at)
+                    .filter(|_| places(queries, told) >> at & 1 != 0);
+                word.map_or_else(String::new, |word| view.source(Place::from_word(*word)))
+            });
+        let found: Vec<String> = found.collect();
+        if found.iter().all(String::is_empty) {
+            continue;
+        }
+        for (row, cell) in rows
+            .iter_mut()
+            .zip(std::iter::once(title.to_owned()).chain(found))
+        {
+            row.push(printable(&cell));
+        }
+    }
+}
 
 fn places(queries: &Queries, told: &Sent) -> u8 {
     let places = queries.places.get(usize::from(told.at));

@@ -18,7 +18,7 @@ use super::table::{Style, Table, more};
 use super::view::View;
 use super::waits;
 use crate::json::Json;
-use crate::output::{command_line, duration, grouped, percent, printable};
+use crate::output::{command_line, duration, grouped, percent, printable, times};
 use crate::shown::{short, shown};
 
 /// Operands shown of one instruction.
@@ -194,9 +194,9 @@ pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
             match (machine.lost, machine.throttled) {
                 (0, 0) => "none".to_owned(),
                 (lost, throttled) => format!(
-                    "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {} times",
+                    "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {}",
                     grouped(lost),
-                    grouped(throttled)
+                    times(throttled)
                 ),
             },
         ),
@@ -247,9 +247,9 @@ fn lines_of_processes(machine: &Machine) -> Vec<(&'static str, String)> {
         lines.push((
             "lost",
             format!(
-                "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {} times",
+                "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {}",
                 grouped(machine.lost),
-                grouped(machine.throttled)
+                times(machine.throttled)
             ),
         ));
     }

@@ -23,7 +23,7 @@ use super::custom;
 use super::functions;
 use super::intervals;
 use super::lost;
-use super::paths;
+use super::misses;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
@@ -33,7 +33,7 @@ use super::view::{Values, View};
 use super::waits;
 use crate::load;
 use crate::others::{self, Others};
-use crate::output::{self, duration, grouped, printable};
+use crate::output::{self, duration, grouped, number_of, printable};
 use crate::simulate;
 
 /// Lines of a terminal of 80 columns that the end of a recording takes at most, with the files written and the next command.
@@ -237,15 +237,9 @@ fn table(room: &mut Room<'_, impl Write>, view: &mut View<'_>, focus: Focus) -> 
         .find(|kind| there(view, *kind));
     match focus.or(first) {
         None => Ok(()),
-        Some(Kind::Path) => {
-            room.table(|out, rows, style| paths::table(out, view, rows, style).map(drop))
-        }
         Some(Kind::Value) => room.table(|out, rows, style| semi_invariant(out, view, rows, style)),
-        Some(kind) if kind.value_is_place() => {
-            room.table(|out, rows, style| text::transfers(out, view, kind, rows, style).map(drop))
-        }
         Some(kind) => {
-            room.table(|out, rows, style| text::values(out, view, kind, rows, style).map(drop))
+            room.table(|out, rows, style| text::table(out, view, kind, rows, style).map(drop))
         }
     }
 }
@@ -318,11 +312,11 @@ fn head(
         duration(run.host_cpu)
     );
     room.note(&cpu, 0)?;
-    // It was asked for, and a row is enough beside it.
-    for line in profile.simulated.iter().flat_map(simulate::lines) {
-        room.note(&format!("simulated: {line}"), TITLES + 1)?;
-    }
     let mut left = 0_usize;
+    // It was asked for, and some rows are enough beside it.
+    for line in profile.simulated.iter().flat_map(simulate::lines) {
+        left += usize::from(!room.note(&format!("simulated: {line}"), TITLES + 3)?);
+    }
     for note in notes(profile, rows) {
         left += usize::from(!room.note(&note, TITLES + 3)?);
     }
@@ -352,7 +346,10 @@ fn counted(profile: &Profile, seen: u64) -> String {
             None if profile.kinds.is_empty() && text::is_of_queries(profile) => {
                 "no query was asked".to_owned()
             }
-            _ => format!("{} events", grouped(seen)),
+            _ => match misses::counted(profile) {
+                Some(counted) => counted,
+                None => number_of(seen, "event"),
+            },
         },
     };
     let estimated = match profile.windows.is_some() {
@@ -370,11 +367,11 @@ fn answered(sent: u64, counted: u64, queries: usize) -> String {
         n => format!("{n} queries"),
     };
     match (sent, counted) {
-        (_, 0) => format!("{} messages of {of}", grouped(sent)),
+        (_, 0) => format!("{} of {of}", number_of(sent, "message")),
         (0, _) => format!("{} counted by {of}", grouped(counted)),
         _ => format!(
-            "{} messages and {} counted by {of}",
-            grouped(sent),
+            "{} and {} counted by {of}",
+            number_of(sent, "message"),
             grouped(counted)
         ),
     }

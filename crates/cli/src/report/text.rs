@@ -20,6 +20,7 @@ use super::filter;
 use super::functions;
 use super::loops;
 use super::lost;
+use super::misses;
 use super::paths;
 use super::processes;
 use super::queries;
@@ -27,7 +28,7 @@ use super::samples;
 use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range};
 use super::view::{Transfer, Values, View};
 use super::windows;
-use crate::output::{command_line, duration, grouped, percent, printable};
+use crate::output::{self, command_line, duration, grouped, number_of, percent, printable, times};
 use crate::shown::short;
 use crate::simulate;
 
@@ -157,12 +158,24 @@ fn events(
         let (heading, none) = (style.strong(heading), none_of(view.profile, data.seen));
         return writeln!(out, "# {heading}: {none}");
     }
-    let all = match kind {
-        _ if kind.value_is_place() => transfers(out, view, kind, top, style)?,
-        Kind::Path => paths::table(out, view, top, style)?,
-        _ => values(out, view, kind, top, style)?,
-    };
+    let all = table(out, view, kind, top, style)?;
     more(out, all, top)
+}
+
+/// Writes the table of a kind; gives the number of all its entries.
+pub(super) fn table(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    kind: Kind,
+    top: usize,
+    style: Style,
+) -> io::Result<usize> {
+    match kind {
+        Kind::Path => paths::table(out, view, top, style),
+        _ if kind.is_simulated() => misses::table(out, view, kind, top, style),
+        _ if kind.value_is_place() => transfers(out, view, kind, top, style),
+        _ => values(out, view, kind, top, style),
+    }
 }
 
 /// Writes what plug-ins and queries found.
@@ -181,6 +194,15 @@ fn results(out: &mut impl Write, view: &mut View<'_>, shown: &Shown<'_>) -> io::
 
 /// Writes the command that shows the function of the hottest instruction.
 fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()> {
+    let simulated = view.profile.simulated.as_ref();
+    if simulated.is_some_and(|simulated| simulated.sharing.is_some()) {
+        let file = output::command_line(&[file.as_os_str().as_encoded_bytes().to_vec()]);
+        return writeln!(
+            out,
+            "\n# next        {}",
+            printable(&format!("trommel c2c {file}"))
+        );
+    }
     // Paths alone are no counts of instructions.
     let mut kinds = view.profile.kinds.keys().copied();
     let Some(kind) = kinds.find(|kind| *kind != Kind::Path && !kind.is_simulated()) else {
@@ -253,8 +275,8 @@ fn course(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
     let waits = match run.waits {
         0 => String::new(),
         n => format!(
-            " (waited {} times, {}, for a full queue)",
-            grouped(n),
+            " (waited {}, {} in all, for a full queue)",
+            times(n),
             duration(run.wait_time)
         ),
     };
@@ -299,14 +321,18 @@ fn totals(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
             (None, Some(_)) if !kind.value_is_place() => " profiled",
             _ => "",
         };
-        let (events, instructions) = (grouped(data.seen), grouped(data.counts.len() as u64));
+        let instructions = number_of(data.counts.len() as u64, "instruction");
         let messages = match data.messages == data.seen {
             true => String::new(),
-            false => format!(", {} messages", grouped(data.messages)),
+            false => format!(", {}", number_of(data.messages, "message")),
+        };
+        let events = match kind.is_simulated() {
+            true => misses::number(*kind, data.seen),
+            false => number_of(data.seen, "event"),
         };
         writeln!(
             out,
-            "# {kind:<11} {events} events{how} of {instructions} instructions{messages}"
+            "# {kind:<11} {events}{how} of {instructions}{messages}"
         )?;
     }
     Ok(())
@@ -375,8 +401,8 @@ fn title(kind: Kind) -> (&'static str, &'static str) {
         Kind::Address => ("Addresses", "instruction"),
         Kind::Latency => ("Latencies in cycles", "load"),
         Kind::Path => ("Acyclic paths", "begins at"),
-        Kind::Miss => ("Lines that missed the first-level cache", "instruction"),
-        Kind::LastMiss => ("Lines that missed the last-level cache", "instruction"),
+        Kind::Miss => ("Misses of the first-level cache", "instruction"),
+        Kind::LastMiss => ("Misses of the last-level cache", "instruction"),
         Kind::Mispredict => ("Mispredicted branches", "branch"),
     }
 }

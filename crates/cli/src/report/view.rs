@@ -126,6 +126,11 @@ impl Values<'_> {
     }
 }
 
+/// The name of a file, without its directory.
+fn file_of(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
 impl Addresses for View<'_> {
     fn name_of_address(&mut self, address: u64) -> Option<String> {
         Self::name_of_address(self, address)
@@ -382,6 +387,17 @@ impl<'p> View<'p> {
     /// Returns why a module has no names.
     pub(crate) fn problem(&self, module: ModuleId) -> Option<&str> {
         self.symbols.problem(module)
+    }
+
+    /// Returns the place of an address in the module of a path or file name; without a name, in the program itself.
+    pub(crate) fn place_in(&self, name: Option<&str>, vaddr: u64) -> Option<Place> {
+        let name = match name {
+            Some(name) => name.as_bytes(),
+            None => file_of(self.profile.command.first()?),
+        };
+        let named = |module: &&Module| module.path == name || file_of(&module.path) == name;
+        let module = self.profile.modules.iter().find(named)?;
+        Some(Place::new(module.id, Vaddr(vaddr)))
     }
 
     /// `function+0x12`, or `module+0x1234` where no function is known.

@@ -286,7 +286,7 @@ const OUTPUTS: [(&str, &str); 5] = [
     ),
     (
         "-o out/file",
-        "trommel: out/file: cannot write: File too large (os error 27) (nothing was written)",
+        "trommel: out/file: cannot write: File too large (nothing was written)",
     ),
     (
         "-o - >out/shell",

@@ -38,12 +38,12 @@ pub(crate) fn load(
     }
     if wanted.by_ref().count() >= LOADS {
         return Err(format!(
-            "{LOADS} programs are loaded, as many as there can be: remove one first"
+            "{LOADS} files of queries are loaded, as many as there can be: remove one first, by `trommel query remove`"
         ));
     }
     if loads.len() >= MOST {
         return Err(format!(
-            "{MOST} programs were loaded in this session, as many as there can be: record anew"
+            "{MOST} files of queries were loaded in this session, as many as there can be: record anew"
         ));
     }
     let id = loads.len() as u32 + 1;

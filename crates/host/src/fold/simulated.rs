@@ -24,6 +24,7 @@ mod sharing;
 use std::collections::BTreeMap;
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::simulated::{Caches, Geometry, Predicted, Simulated};
@@ -79,6 +80,9 @@ pub(super) struct Simulator {
     known: Vec<Accesses>,
     pending: Pending,
     figures: Simulated,
+    /// Accesses and branches of each instruction.
+    accesses: FxHashMap<Place, u64>,
+    branches: FxHashMap<Place, u64>,
     /// Counts, where events are counted in no order.
     places: Option<Places>,
     /// Events that were counted of threads but for the first, since they were asked for.
@@ -122,6 +126,8 @@ impl Simulator {
                 caches,
                 ..Simulated::default()
             },
+            accesses: FxHashMap::default(),
+            branches: FxHashMap::default(),
             places: exact.then(Places::default),
             counted: PerKind::default(),
         }
@@ -226,6 +232,9 @@ impl Simulator {
             false => &mut self.figures.stores,
         };
         of.accesses += 1;
+        if self.wanted.has(Kind::Miss) || self.wanted.has(Kind::LastMiss) {
+            *self.accesses.entry(at).or_default() += 1;
+        }
         if self.core.first.hits(address, end) {
             return;
         }
@@ -243,14 +252,23 @@ impl Simulator {
         let Move::Branch { taken, .. } = movement else {
             return self.call(tuple, made);
         };
+        self.executed(tuple.pc);
         let wrong = self.core.predictor.branch(tuple.pc, taken);
         count(&mut self.figures.conditional, wrong, tuple, made);
     }
 
     /// An indirect jump or call has gone to a place.
     pub(super) fn call(&mut self, tuple: Tuple, made: &mut Vec<(Kind, Tuple)>) {
+        self.executed(tuple.pc);
         let wrong = self.core.predictor.indirect(tuple.pc, tuple.value);
         count(&mut self.figures.indirect, wrong, tuple, made);
+    }
+
+    /// Counts an execution of a branch.
+    fn executed(&mut self, at: Place) {
+        if self.wanted.has(Kind::Mispredict) {
+            *self.branches.entry(at).or_default() += 1;
+        }
     }
 
     /// Returns true if events of a kind are wanted.
@@ -287,6 +305,8 @@ impl Simulator {
         if let Some(places) = self.places {
             places.settle(tables, folded);
         }
+        self.figures.accesses = self.accesses.into_iter().collect();
+        self.figures.branches = self.branches.into_iter().collect();
         self.figures.sharing = self.lines.map(|lines| lines.finish(modules));
         self.figures
     }

@@ -44,23 +44,23 @@ macro_rules! number {
 }
 
 const NUMBERS: [Number; 17] = [
-    number!("width", 1..=16, core.width: usize, "instructions fetched, dispatched, issued and retired in a cycle"),
+    number!("width", 1..=16, core.width: usize, "instructions in a cycle, in each stage"),
     number!("window", 1..=MAX_WINDOW as u64, core.window: usize, "instructions between dispatch and retirement"),
     number!("front_end", 1..=100, core.front_end: u64, "cycles from fetch to dispatch"),
-    number!("redirect", 1..=100, core.redirect: u64, "cycles from a resolved misprediction to the next fetch"),
+    number!("redirect", 1..=100, core.redirect: u64, "cycles from a misprediction to the next fetch"),
     number!("integer_units", 1..=16, core.units[0]: usize, "units for integers"),
-    number!("multipliers", 1..=16, core.units[1]: usize, "units for integer multiplication and division"),
-    number!("float_adders", 1..=16, core.units[2]: usize, "units for floating point addition"),
-    number!("float_multipliers", 1..=16, core.units[3]: usize, "units for floating point multiplication"),
+    number!("multipliers", 1..=16, core.units[1]: usize, "units for integer products and quotients"),
+    number!("float_adders", 1..=16, core.units[2]: usize, "units for floating point sums"),
+    number!("float_multipliers", 1..=16, core.units[3]: usize, "units for floating point products"),
     number!("ports", 1..=16, core.ports: usize, "memory accesses in a cycle"),
     number!("history", 1..=20, core.history: u32, "bits of history of the branch predictor"),
-    number!("hit", 0..=20, core.hit: u32, "cycles of a hit in the first data cache, beside its address's one"),
-    number!("round_trip", 1..=200, core.round_trip: u32, "cycles of a miss that hits the second cache"),
+    number!("hit", 0..=20, core.hit: u32, "cycles of a hit in the first data cache, less 1"),
+    number!("round_trip", 1..=200, core.round_trip: u32, "cycles where the second cache hits"),
     number!("networks", 1..=64, profiling.networks: usize, "profile networks"),
     number!("buffers", 1..=64, profiling.buffers: usize, "profile buffers"),
-    number!("interrupt", 0..=200, profiling.interrupt: u32, "cycles for which an interrupt stops fetching"),
+    number!("interrupt", 0..=200, profiling.interrupt: u32, "cycles without a fetch after an interrupt"),
     number!("message", 0..=64, profiling.message: u64, "cycles that a message takes to be written"),
-    number!("period", 1..=1_000_000_000, profiling.period: u64, "cycles after which `every auto` adapts its rates"),
+    number!("period", 1..=1_000_000_000, profiling.period: u64, "cycles until `every auto` adapts its rates"),
 ];
 
 /// Names of what is no number, and what it is.
@@ -68,26 +68,17 @@ const OTHERS: [(&str, &str); 9] = [
     ("code_cache", "first cache of instructions: bytes/ways/line"),
     ("data_cache", "first cache of data"),
     ("second_cache", "second cache, or perfect"),
-    (
-        "memory",
-        "cycles that a miss of the second cache takes beyond a hit",
-    ),
-    (
-        "tlb",
-        "each of both TLBs: what its pages come to/ways/page, or perfect",
-    ),
+    ("memory", "cycles of a second cache's miss beyond a hit"),
+    ("tlb", "both TLBs: bytes of pages/ways/page, or perfect"),
     ("walk", "cycles of a miss of a TLB"),
-    (
-        "cheap",
-        "profiles that need no network: nothing, retirement or stores",
-    ),
+    ("cheap", "needs no network: nothing, retirement or stores"),
     (
         "engine",
-        "barrel, or table: queries of one clause that sends, one in each cycle",
+        "barrel, or table: queries of one clause that sends",
     ),
     (
         "wrong_paths",
-        "none, modelled, or profiled: also their squashed instructions make records",
+        "none, modelled, or profiled (squashed ones too)",
     ),
 ];
 
@@ -275,7 +266,7 @@ pub fn write(machine: &Parameters) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str, about: &str| {
         let pair = format!("{name} = {value}");
-        let _ = writeln!(out, "{pair:<32} # {about}");
+        let _ = writeln!(out, "{pair:<28} # {about}");
     };
     for number in &NUMBERS {
         line(
@@ -315,6 +306,7 @@ mod tests {
             let text = write(&machine);
             assert_eq!(read(&text, Parameters::TABLE_5), Ok(machine), "{text}");
             assert_eq!(read(&text, Parameters::WITH_EVENTS), Ok(machine), "{text}");
+            assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         }
     }
 

@@ -110,7 +110,11 @@ fn example() -> Profile {
         }),
         call_trees: vec![called],
         compiled: vec![Function::default()],
-        simulated: Some(Simulated::default()),
+        simulated: Some(Simulated {
+            accesses: [(Place::from_word(7), 5)].into(),
+            branches: [(Place::from_word(9), 6)].into(),
+            ..Simulated::default()
+        }),
         intervals: Some(Intervals {
             halvings: 1,
             sequences: vec![Sequence {

@@ -456,23 +456,30 @@ fn simulated() -> impl Strategy<Value = Simulated> {
     let sharing = (any::<u64>(), prop::collection::vec(line, 0..6));
     let sharing = sharing.prop_map(|(untracked, lines)| Sharing { untracked, lines });
     let counts = (any::<[[u64; 3]; 2]>(), any::<[[u64; 2]; 2]>());
-    (counts, prop::option::of(sharing)).prop_map(|((accessed, predicted), sharing)| {
-        let [loads, stores] = accessed.map(|[accesses, first, last]| Accessed {
-            accesses,
-            first,
-            last,
-        });
-        let [conditional, indirect] =
-            predicted.map(|[branches, wrong]| Predicted { branches, wrong });
-        Simulated {
-            caches: Caches::default(),
-            loads,
-            stores,
-            conditional,
-            indirect,
-            sharing,
-        }
-    })
+    let executed = || prop::collection::btree_map(place(), any::<u64>(), 0..5);
+    let executed = [executed(), executed()];
+    (counts, executed, prop::option::of(sharing)).prop_map(
+        |((accessed, predicted), executed, sharing)| {
+            let [accesses, branches] = executed;
+            let [loads, stores] = accessed.map(|[accesses, first, last]| Accessed {
+                accesses,
+                first,
+                last,
+            });
+            let [conditional, indirect] =
+                predicted.map(|[branches, wrong]| Predicted { branches, wrong });
+            Simulated {
+                caches: Caches::default(),
+                accesses,
+                branches,
+                loads,
+                stores,
+                conditional,
+                indirect,
+                sharing,
+            }
+        },
+    )
 }
 
 /// A candidate of events.

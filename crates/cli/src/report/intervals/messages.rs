@@ -12,9 +12,11 @@ use trommel_profile::Profile;
 use trommel_profile::accuracy::phases::Phases;
 use trommel_profile::intervals::{Intervals, Row};
 use trommel_profile::queries::Served;
+use trommel_query::pair::Word;
 use trommel_symbol::Location;
 use trommel_tuple::{Kind, Message, Place, Tuple};
 
+use super::super::queries::{fields_of, number};
 use super::super::table::Style;
 use super::super::view::View;
 use super::{entry, extent};
@@ -104,6 +106,19 @@ impl<'a> Queue<'a> {
 struct Words<'v, 'p, 'a> {
     view: &'v mut View<'p>,
     queue: &'v Queue<'a>,
+    /// Meanings of its words.
+    fields: Vec<Option<Word>>,
+}
+
+impl<'v, 'p, 'a> Words<'v, 'p, 'a> {
+    fn new(view: &'v mut View<'p>, queue: &'v Queue<'a>) -> Self {
+        let fields = fields_of(&view.profile.compressor, queue.served);
+        Self {
+            view,
+            queue,
+            fields,
+        }
+    }
 }
 
 impl Names for Words<'_, '_, '_> {
@@ -122,7 +137,7 @@ impl Names for Words<'_, '_, '_> {
         let words: Vec<String> = words
             .map(|(n, word)| match self.queue.is_place(n) {
                 true => printable(&self.view.name(Place::from_word(*word))),
-                false => format!("{word:#x}"),
+                false => number(self.fields.get(n).copied().flatten(), *word),
             })
             .collect();
         match words.is_empty() {
@@ -174,7 +189,7 @@ pub(super) fn text(
         "messages",
     )?;
     let name = printable(&queue.served.name);
-    let mut words = Words { view, queue };
+    let mut words = Words::new(view, queue);
     intervals::text::write(out, style, (&name, &entries), &mut words, lines)
 }
 
@@ -203,7 +218,7 @@ pub(super) fn json<W: Write>(
     }
     json.end_array()?;
     json.member_array("per_interval")?;
-    let mut words = Words { view, queue };
+    let mut words = Words::new(view, queue);
     for entry in &entries {
         json.object()?;
         json.members(&intervals::json::interval(entry, &mut words))?;

@@ -74,6 +74,9 @@ fn what_misses_the_first_cache_looks_in_the_last() {
     let told = |a: trommel_profile::simulated::Accessed| [a.accesses, a.first, a.last];
     assert_eq!(told(figures.loads), [4, 4, 3]);
     assert_eq!(told(figures.stores), [1, 0, 0]);
+    // Those that missed and those that did not, by instruction.
+    let accesses: Vec<u64> = figures.accesses.into_values().collect();
+    assert_eq!(accesses, [3, 1, 1]);
 }
 
 #[test]
