@@ -153,6 +153,27 @@ fn sums() -> Result<(), String> {
             return Err(format!("{name}: {ours} in lists, {events} in sums"));
         }
     }
+    // Of each instruction no more misses are reported than accesses, and of all no more accesses than there were.
+    for (name, missed, of) in [
+        ("misses", "executions", "accesses"),
+        ("last_misses", "executions", "accesses"),
+        ("mispredictions", "count", "branches_of_site"),
+    ] {
+        let all = report[name].as_array().map_or(&[][..], Vec::as_slice);
+        let more = |of: u64, missed: u64| missed == 0 || missed > of;
+        let wrong = all
+            .iter()
+            .find(|row| match (row[of].as_u64(), row[missed].as_u64()) {
+                (Some(of), Some(missed)) => more(of, missed),
+                _ => true,
+            });
+        if let Some(wrong) = wrong {
+            return Err(format!("{name}: {wrong}"));
+        }
+    }
+    if list("misses", "accesses") > sum("accesses")? {
+        return Err("more accesses by instruction than in all".into());
+    }
     // Edges are those of a run without simulation.
     let alone = record(&["-e", "edge"], &program()?, "1", &["report"])?;
     let edges = number(&report, &["events", "edge", "seen"])?;
