@@ -123,7 +123,9 @@ fn all_commands() -> Result<(), String> {
         let help = help.map_err(|e| e.to_string())?.stdout;
         let help = String::from_utf8_lossy(&help).into_owned();
         let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        for line in commands.take_while(|line| !line.is_empty()) {
+        let commands = commands.take_while(|line| !line.is_empty());
+        // What is said of a command may go on in lines that are indented further.
+        for line in commands.filter(|line| !line.starts_with("    ")) {
             let name = line.split_whitespace().next().unwrap_or_default();
             let inner = format!("{command} {name}").trim().to_owned();
             if name == "help" && !command.is_empty() {
