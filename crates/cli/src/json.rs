@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 use trommel_code::Count;
-use trommel_symbol::is_obeyed;
+use trommel_symbol::in_json;
 
 /// Writes one JSON document.
 pub(crate) struct Json<W> {
@@ -233,7 +233,7 @@ impl Formatter for Layout<'_> {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        write_plain(out, fragment)
+        out.write_all(in_json(fragment).as_bytes())
     }
 
     fn write_char_escape<W: Write + ?Sized>(
@@ -285,34 +285,8 @@ impl Formatter for Layout<'_> {
 
 fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(b"\"")?;
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        write_plain(out, &text[plain..at])?;
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => out.write_all(&[b'\\', byte])?,
-            b'\n' => out.write_all(b"\\n")?,
-            _ => write!(out, "\\u{byte:04x}")?,
-        }
-    }
-    write_plain(out, &text[plain..])?;
+    out.write_all(in_json(text).as_bytes())?;
     out.write_all(b"\"")
-}
-
-/// Writes a part of a text that JSON takes as it is. What a terminal would obey is written as an escape of the same character.
-fn write_plain<W: Write + ?Sized>(out: &mut W, text: &str) -> io::Result<()> {
-    let mut plain = 0;
-    for (at, c) in text.match_indices(is_obeyed) {
-        write!(out, "{}", &text[plain..at])?;
-        plain = at + c.len();
-        for unit in c.encode_utf16() {
-            write!(out, "\\u{unit:04x}")?;
-        }
-    }
-    out.write_all(&text.as_bytes()[plain..])
 }
 
 #[cfg(test)]

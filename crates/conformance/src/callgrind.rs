@@ -28,15 +28,18 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
+use crate::built::cache_dir;
 use crate::counts::{Counts, Target, Transfers, add};
 use crate::elf::Image;
-use crate::exec::Scratch;
+use crate::exec::{Scratch, required};
 
 /// Runs `argv` (whose first word is a canonical path) under callgrind.
 ///
@@ -98,21 +101,49 @@ fn run<S: AsRef<OsStr>>(
 }
 
 /// Returns the variables that valgrind adds to the environment of the programs it runs in `dir`.
+///
+/// It adds the same each time, so one run tells it for all trials that use this build directory.
 pub fn added_environment(dir: &Path) -> Result<Vec<(OsString, OsString)>, String> {
-    let done = Command::new("valgrind")
-        .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .args(["env", "-0"])
-        .current_dir(dir)
-        .output()
-        .map_err(|e| format!("valgrind: {e}"))?;
-    let pairs = done.stdout.split(|c| *c == 0).filter_map(|line| {
+    let valgrind = required("valgrind")?;
+    let data = fs::metadata(&valgrind).map_err(|e| format!("{}: {e}", valgrind.display()))?;
+    // What is there already comes before it, or after.
+    let there = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"].into_iter();
+    let there = there.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let there: Vec<(OsString, OsString)> = there.collect();
+    let mut hasher = DefaultHasher::new();
+    (data.len(), data.mtime(), &there).hash(&mut hasher);
+    let known = cache_dir().join(format!("valgrind-{:x}", hasher.finish()));
+    let pairs = match fs::read(&known) {
+        Ok(pairs) => pairs,
+        Err(_) => {
+            let done = Command::new(&valgrind)
+                .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
+                .args(["env", "-0"])
+                .env_clear()
+                .envs(there.iter().map(|(name, value)| (name, value)))
+                .output()
+                .map_err(|e| format!("valgrind: {e}"))?;
+            let own = known.with_extension(std::process::id().to_string());
+            let kept = fs::create_dir_all(cache_dir())
+                .and_then(|()| fs::write(&own, &done.stdout))
+                .and_then(|()| fs::rename(&own, &known));
+            kept.map_err(|e| format!("{}: {e}", known.display()))?;
+            done.stdout
+        }
+    };
+    let pairs = pairs.split(|c| *c == 0).filter_map(|line: &[u8]| {
         let at = line.iter().position(|c| *c == b'=')?;
         let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
         Some((part(&line[..at]), part(&line[at + 1..])))
     });
-    Ok(pairs
-        .filter(|(k, v)| std::env::var_os(k).as_ref() != Some(v))
-        .collect())
+    let dir = fs::canonicalize(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    // Where it is a script, its shell says where it is.
+    let here = |(name, value)| match name == "PWD" {
+        true => (name, dir.clone().into_os_string()),
+        false => (name, value),
+    };
+    let added = pairs.filter(|pair| !there.contains(pair));
+    Ok(added.map(here).collect())
 }
 
 /// Reads a callgrind file for the object `main`.

@@ -460,7 +460,7 @@ fn paid() -> Result<(), String> {
     const BEGINNING_NS: f64 = 6e6;
     let program = built_work()?;
     // The smallest budget needs the longest run: the command itself takes some tens of milliseconds to begin.
-    for (budget, rounds) in [(1.0, "600"), (3.0, "200"), (10.0, "200")] {
+    for (budget, rounds) in [(1.0, "400"), (3.0, "120"), (10.0, "80")] {
         let text = budget.to_string();
         let report = record(&["--budget", &text, "--windows"], &program, rounds)?;
         let windows = &report["windows"];

@@ -105,38 +105,65 @@ const ALL: [&str; 3] = ["-e", "edge,call,value,type", "--exact-values"];
 
 #[test]
 fn children_have_the_counts_of_the_same_work_in_one_process() {
+    children_have_the_counts("processes_counts@-O2");
+}
+
+#[test]
+#[ignore = "nightly (docs/testing.md): a second build of the program"]
+fn children_that_are_not_position_independent_have_them_too() {
+    children_have_the_counts("processes_counts@-O1-no-pie");
+}
+
+fn children_have_the_counts(name: &str) {
     let place = Place::new();
-    for name in ["processes_counts@-O2", "processes_counts@-O1-no-pie"] {
-        let program = built(name);
-        let path = program.to_str().expect("text");
-        let (_, alone) = place.record(&ALL, &[path, "all"]);
-        let expected = in_part(&alone, &program);
-        assert!(expected.0.branches.len() > 5 && !expected.1.is_empty());
-        // Without values paths are counted where they are executed.
-        for how in ["forked", "executed", "spawned"] {
-            let (output, report) = place.record(&["-e", "edge,call"], &[path, how]);
-            assert!(output.status.success(), "{how}: {}", said(&output));
-            let counted = in_part(&report, &program);
-            assert!(counted.0 == expected.0, "{name} {how}, counted");
-        }
-        for how in ["forked", "executed", "spawned"] {
-            let (output, report) = place.record(&ALL, &[path, how]);
-            assert!(output.status.success(), "{how}: {}", said(&output));
-            assert!(in_part(&report, &program) == expected, "{name} {how}");
-            // And each child those of its part alone.
-            let children = processes(&report).iter().skip(1);
-            let children: Vec<u64> = children.filter_map(|p| p["pid"].as_u64()).collect();
-            let last = children.last().expect("children").to_string();
-            let of_last = in_part(&place.report(&["--pid", &last]), &program);
-            let (_, part) = place.record(&ALL, &[path, "3"]);
-            assert!(of_last == in_part(&part, &program), "{name} {how} 3");
-        }
+    let program = built(name);
+    let path = program.to_str().expect("text");
+    let (_, alone) = place.record(&ALL, &[path, "all"]);
+    let expected = in_part(&alone, &program);
+    assert!(expected.0.branches.len() > 5 && !expected.1.is_empty());
+    // Without values paths are counted where they are executed.
+    for how in ["forked", "executed", "spawned"] {
+        let (output, report) = place.record(&["-e", "edge,call"], &[path, how]);
+        assert!(output.status.success(), "{how}: {}", said(&output));
+        let counted = in_part(&report, &program);
+        assert!(counted.0 == expected.0, "{name} {how}, counted");
+    }
+    for how in ["forked", "executed", "spawned"] {
+        let (output, report) = place.record(&ALL, &[path, how]);
+        assert!(output.status.success(), "{how}: {}", said(&output));
+        assert!(in_part(&report, &program) == expected, "{name} {how}");
+        // And each child those of its part alone.
+        let children = processes(&report).iter().skip(1);
+        let children: Vec<u64> = children.filter_map(|p| p["pid"].as_u64()).collect();
+        let last = children.last().expect("children").to_string();
+        let of_last = in_part(&place.report(&["--pid", &last]), &program);
+        let (_, part) = place.record(&ALL, &[path, "3"]);
+        assert!(of_last == in_part(&part, &program), "{name} {how} 3");
     }
 }
 
-/// Tests that what a thread has left is free once it comes out of the cache. A thread that sleeps keeps only what it sleeps in.
 #[test]
 fn threads_that_sleep_do_not_fill_the_cache() {
+    sleep_in_a_small_cache(&[
+        ("trace,arena=3", &["edge,call"]),
+        ("evict=29,arena=1", &["edge,call"]),
+    ]);
+}
+
+#[test]
+#[ignore = "nightly (docs/testing.md): six runs with little room"]
+fn threads_that_sleep_do_not_fill_it_in_other_ways() {
+    sleep_in_a_small_cache(&[
+        ("arena=1", &["edge,call"]),
+        ("evict=29,arena=1", &["edge,call,value", "none"]),
+        ("trace,flush=2,arena=3", &["edge,call"]),
+        ("delay=5,arena=1", &["edge,call"]),
+    ]);
+}
+
+/// Tests that what a thread has left is free once it comes out of the cache. A thread that sleeps keeps only what it sleeps in. The ways are
+/// stress options, each with kinds of events: all that is in the cache is dropped and made again.
+fn sleep_in_a_small_cache(ways: &[(&str, &[&str])]) {
     /// Threads have slept in each call by then, and what is made fills the smallest cache ten times.
     const ROUNDS: &str = "24";
     let place = Place::new();
@@ -158,19 +185,8 @@ fn threads_that_sleep_do_not_fill_the_cache() {
     };
     let expected = counts(&plain);
     assert!(expected.branches.len() > 5 && expected.calls.len() > 5);
-    for stress in [
-        "arena=1",
-        "trace,arena=3",
-        "evict=29,arena=1",
-        "trace,flush=2,arena=3",
-        "delay=5,arena=1",
-    ] {
-        // All that is in the cache is dropped and made again in each way. One of them with all that can be in a fragment, and with nothing.
-        let events = match stress {
-            "evict=29,arena=1" => &["edge,call", "edge,call,value", "none"][..],
-            _ => &["edge,call"],
-        };
-        for &events in events {
+    for &(stress, events) in ways {
+        for events in events {
             let how = format!("{stress} {events}");
             let mut record = Command::new(place.bin);
             record
@@ -183,7 +199,7 @@ fn threads_that_sleep_do_not_fill_the_cache() {
             assert_eq!(text(&output), text(&native), "{how}: {}", said(&output));
             let report = place.report(&[]);
             assert_eq!(report["run"]["let_go"], Value::Array(vec![]), "{how}");
-            if events == "edge,call" {
+            if *events == "edge,call" {
                 let counted = counts(&report);
                 for (what, expected, counted) in [
                     ("branches", &expected.branches, &counted.branches),

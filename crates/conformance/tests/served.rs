@@ -169,9 +169,19 @@ fn what_a_program_passes_and_writes_does_no_harm() {
 /// uses its memory for something else at once.
 #[test]
 fn threads_that_wait_for_room_go_on_when_nobody_makes_any() {
+    nobody_makes_room(&[""]);
+}
+
+#[test]
+#[ignore = "nightly (docs/testing.md): eight runs that wait"]
+fn threads_that_wait_for_room_go_on_under_stress_too() {
+    nobody_makes_room(&["delay=20", "evict=97,insns=3"]);
+}
+
+fn nobody_makes_room(stresses: &[&str]) {
     let program = served("end");
     let scratch = Scratch::new().expect("directory");
-    for stress in ["", "delay=20", "evict=97,insns=3"] {
+    for stress in stresses {
         for (way, expected) in [
             ("end", "open 1 state 2 flush -2\n"),
             ("exec", "open 1\nanother program\n"),

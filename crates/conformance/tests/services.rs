@@ -70,8 +70,13 @@ fn record(scratch: &Scratch, query: &str, services: &[String], command: &[&str])
 }
 
 fn report(scratch: &Scratch) -> Value {
+    report_of(scratch, "0")
+}
+
+/// A report with so many rows of each sort, or all with 0.
+fn report_of(scratch: &Scratch, rows: &str) -> Value {
     let mut report = Command::new(trommel());
-    report.args(["report", "--top", "1000000", "--json", "--no-debug-info"]);
+    report.args(["report", "--top", rows, "--json", "--no-debug-info"]);
     let said = report.arg(scratch.path("data")).output().expect("it runs");
     assert!(said.status.success());
     serde_json::from_slice(&said.stdout).expect("JSON")
@@ -385,9 +390,23 @@ fn a_thread_that_waits_for_a_service_goes_on_when_trommel_is_killed() {
     reader.join().expect("it has ended");
 }
 
-/// A service that takes its time, or keeps the first message until the program has ended, costs the program messages and no time.
 #[test]
 fn nobody_waits_with_or_drop_for_a_slow_service() {
+    nobody_waits("1");
+}
+
+#[test]
+fn neither_of_two_threads_waits_with_or_drop() {
+    nobody_waits("2");
+}
+
+#[test]
+fn none_of_many_threads_waits_with_or_drop() {
+    nobody_waits("8");
+}
+
+/// A service that takes its time, or keeps the first message until the program has ended, costs the program messages and no time.
+fn nobody_waits(threads: &str) {
     /// More than the queue takes.
     const STORES: u64 = 500_000;
     const QUERY: &str =
@@ -400,7 +419,7 @@ fn nobody_waits_with_or_drop_for_a_slow_service() {
     let library = library("tests/queries/holding.c", "holding.so", &[]);
     let file = scratch.path("ended").to_string_lossy().into_owned();
     // Time up to the program's end, when it writes to the file.
-    let recorded = |services: &[String], threads: &str| {
+    let recorded = |services: &[String]| {
         fs::write(&file, "").expect("written");
         let stores = STORES.to_string();
         let begun = SystemTime::now();
@@ -411,25 +430,22 @@ fn nobody_waits_with_or_drop_for_a_slow_service() {
         let ended = ended.expect("a time");
         ended.duration_since(begun).expect("a later time")
     };
-    for threads in ["1", "2", "8"] {
-        let alone = recorded(&[], threads);
-        for how in ["slow", "held"] {
-            let what = format!("{how}, {threads} threads");
-            let service = format!("3={}:{how}:{file}", library.display());
-            let served = recorded(&[service], threads);
-            // Others use the machine, too. A program that waits takes at least 10 s.
-            let most = alone * 3 / 2 + Duration::from_secs(2);
-            assert!(served < most, "{what}: {served:?} and not {alone:?}");
-            let report = report(&scratch);
-            assert_eq!(report["run"]["waits"], 0, "{what}");
-            let number = |name: &str| report["queries"][0][name].as_u64().expect("a number");
-            let (sent, dropped) = (number("sent"), number("dropped"));
-            assert_eq!(sent + dropped, STORES, "{what}");
-            assert!(dropped > STORES / 4, "{what}: {dropped} dropped");
-            // What is not dropped comes in order, and the service has not given up waiting for the program.
-            let rows = serde_json::json!([{"count": sent, "what": 0}]);
-            assert_eq!(report["services"][0]["rows"], rows, "{what}");
-        }
+    let alone = recorded(&[]);
+    for how in ["slow", "held"] {
+        let service = format!("3={}:{how}:{file}", library.display());
+        let served = recorded(&[service]);
+        // Others use the machine, too. A program that waits takes at least 10 s.
+        let most = alone * 3 / 2 + Duration::from_secs(2);
+        assert!(served < most, "{how}: {served:?} and not {alone:?}");
+        let report = report_of(&scratch, "1");
+        assert_eq!(report["run"]["waits"], 0, "{how}");
+        let number = |name: &str| report["queries"][0][name].as_u64().expect("a number");
+        let (sent, dropped) = (number("sent"), number("dropped"));
+        assert_eq!(sent + dropped, STORES, "{how}");
+        assert!(dropped > STORES / 4, "{how}: {dropped} dropped");
+        // What is not dropped comes in order, and the service has not given up waiting for the program.
+        let rows = serde_json::json!([{"count": sent, "what": 0}]);
+        assert_eq!(report["services"][0]["rows"], rows, "{how}");
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 
-use addr2line::gimli::{self, AbbreviationsCacheStrategy, Reader, Section, SectionId};
+use addr2line::gimli::{self, AbbreviationsCacheStrategy, Section, SectionId};
 use addr2line::{Context, Frame, LookupResult};
 
+use crate::abbreviations::Tables;
 use crate::files::Files;
 use crate::meter::{Meter, Metered};
 use crate::object_file::ObjectFile;
@@ -136,40 +137,42 @@ fn allowance(id: SectionId, size: u64, all: u64) -> u64 {
 }
 
 /// Says whether each table of abbreviations that a unit has can be read, with few attributes each.
+///
+/// Tables may lie in each other, so all that is read has a bound.
 fn is_plain(dwarf: &gimli::Dwarf<Metered<'_>>) -> bool {
+    let tables = dwarf.debug_abbrev.reader().slice();
+    let size = tables.len() as u64;
+    let mut left = allowance(SectionId::DebugAbbrev, size, size);
     let mut known = HashSet::new();
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
-        let offset = header.debug_abbrev_offset();
-        if known.insert(offset) && has_many_attributes(dwarf, offset.0).unwrap_or(false) {
-            return false;
+        let offset = header.debug_abbrev_offset().0;
+        if !known.insert(offset) {
+            continue;
+        }
+        let mut table = Tables::new(tables, offset);
+        let many = has_many_attributes(&mut table).unwrap_or(false);
+        let read = table.at().saturating_sub(offset) as u64;
+        match left.checked_sub(read) {
+            Some(rest) if !many => left = rest,
+            _ => return false,
         }
     }
     true
 }
 
-fn has_many_attributes(dwarf: &gimli::Dwarf<Metered<'_>>, offset: usize) -> gimli::Result<bool> {
-    let mut table = *dwarf.debug_abbrev.reader();
-    table.skip(offset)?;
-    while table.read_uleb128()? != 0 {
-        table.skip_leb128()?;
-        table.skip(1)?;
+/// Passes a table, and says whether one of its entries has more attributes than [`MOST_ATTRIBUTES`]; `None` if it is cut short.
+fn has_many_attributes(table: &mut Tables<'_>) -> Option<bool> {
+    while table.entry()?.is_some() {
         let mut attributes = 0;
-        loop {
-            let (name, form) = (table.read_uleb128()?, table.read_uleb128()?);
-            if (name, form) == (0, 0) {
-                break;
-            }
-            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
-                table.skip_leb128()?;
-            }
+        while table.attribute()?.is_some() {
             attributes += 1;
             if attributes > MOST_ATTRIBUTES {
-                return Ok(true);
+                return Some(true);
             }
         }
     }
-    Ok(false)
+    Some(false)
 }
 
 /// Instructions of one source line.

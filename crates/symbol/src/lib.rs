@@ -42,6 +42,7 @@
 //!
 //! [`elf`] and [`launch`] also serve the launcher: what a file is, and in words why it cannot run.
 
+mod abbreviations;
 #[cfg(test)]
 mod assembled;
 mod code;
@@ -77,7 +78,7 @@ pub use files::Files;
 pub use frames::{Base, Frame as CallFrame, Frames};
 pub use kernel::{Core, KERNEL, Kernel, KernelFunction, Placed, image, kernel_build_id};
 pub use listing::FunctionSymbol;
-pub use printable::{is_obeyed, printable};
+pub use printable::{in_json, is_obeyed, printable};
 pub use readable::{fit, readable, readable_of_engine};
 pub use separate::DebugPlaces;
 pub use sources::{LineOffset, SourceFrame, Sources};

@@ -5,12 +5,14 @@
 //! ends at others, and some change the order in which text is read.
 //!
 //! # Strategy
-//! [`printable`] writes such a character as an escape of Rust's: `\n`, `\u{1b}`. All other text stays as it is.
+//! [`printable`] writes such a character as an escape of Rust's: `\n`, `\u{1b}`. All other text stays as it is. [`in_json`] writes it as
+//! an escape of JSON's, which means the same character.
 //!
 //! # Invariants
-//! The result has no control characters, no ends of lines, and none that set the direction of text. It is its own result.
+//! The results have no control characters, no ends of lines, and none that set the direction of text. That of `printable` is its own result.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A text in which nothing ends a line, or is obeyed by a terminal.
 ///
@@ -27,6 +29,29 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         match is_obeyed(c) {
             true => out.extend(c.escape_default()),
             false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A text as JSON has it between quotes.
+pub fn in_json(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            c if is_obeyed(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // Memory does not refuse text.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            c => out.push(c),
         }
     }
     Cow::Owned(out)
@@ -66,6 +91,14 @@ mod tests {
             let once = printable(&text).into_owned();
             prop_assert!(!once.contains(is_obeyed));
             prop_assert_eq!(printable(&once), &*once);
+        }
+
+        #[test]
+        fn json_means_the_same_text(text: String) {
+            let inside = in_json(&text);
+            prop_assert!(!inside.contains(is_obeyed));
+            let read: String = serde_json::from_str(&format!("\"{inside}\"")).expect("JSON");
+            prop_assert_eq!(read, text);
         }
     }
 }

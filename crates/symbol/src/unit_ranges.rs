@@ -4,6 +4,8 @@
 //! left out. Functions and rows of lines are right, but a reader finds these by the ranges of their unit. Without such ranges it takes
 //! those of the rows.
 
+use crate::abbreviations::Tables;
+
 /// Tags of units that have code.
 const UNITS: [u64; 2] = [0x11, 0x4a];
 
@@ -13,14 +15,11 @@ const RANGES: u8 = 0x55;
 /// A number that no attribute has since DWARF 2.
 const NOTHING: u8 = 0x06;
 
-/// The form of a value that stands in the table itself.
-const IMPLICIT_CONST: u64 = 0x21;
-
 /// The tables of `.debug_abbrev` without the attribute that has a unit's ranges. What follows a malformed entry stays as it is.
 pub(crate) fn without(tables: &[u8]) -> Vec<u8> {
     let mut changed = tables.to_vec();
-    let mut rest = Rest { tables, at: 0 };
-    while let Some(ranges) = rest.entry() {
+    let mut rest = Tables::new(tables, 0);
+    while let Some(ranges) = ranges(tables, &mut rest) {
         for at in ranges {
             changed[at] = NOTHING;
         }
@@ -28,56 +27,19 @@ pub(crate) fn without(tables: &[u8]) -> Vec<u8> {
     changed
 }
 
-struct Rest<'t> {
-    tables: &'t [u8],
-    at: usize,
-}
-
-impl Rest<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let byte = *self.tables.get(self.at)?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    /// A number of variable length. Bits beyond 64 are left out.
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..).step_by(7) {
-            let byte = self.byte()?;
-            if shift < 64 {
-                number |= u64::from(byte & 0x7f) << shift;
-            }
-            if byte < 0x80 {
-                break;
-            }
-        }
-        Some(number)
-    }
-
-    /// Passes the end of a table or an entry. Returns the places of `DW_AT_ranges` in the entry of a unit.
-    fn entry(&mut self) -> Option<Vec<usize>> {
-        let mut found = Vec::new();
-        if self.number()? == 0 {
-            return Some(found);
-        }
-        let is_unit = UNITS.contains(&self.number()?);
-        self.byte()?;
-        loop {
-            let at = self.at;
-            let (name, form) = (self.number()?, self.number()?);
-            if form == IMPLICIT_CONST {
-                self.number()?;
-            }
-            if (name, form) == (0, 0) {
-                return Some(found);
-            }
-            // A longer form of the same number begins with another byte, and stays.
-            if is_unit && self.tables[at] == RANGES {
-                found.push(at);
-            }
+/// Passes the end of a table or an entry. Returns the places of `DW_AT_ranges` in the entry of a unit.
+fn ranges(tables: &[u8], rest: &mut Tables<'_>) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    let Some(tag) = rest.entry()? else {
+        return Some(found);
+    };
+    while let Some(attribute) = rest.attribute()? {
+        // A longer form of the same number begins with another byte, and stays.
+        if UNITS.contains(&tag) && tables[attribute.at] == RANGES {
+            found.push(attribute.at);
         }
     }
+    Some(found)
 }
 
 #[cfg(test)]

@@ -302,6 +302,12 @@ pub(crate) fn header(
     writeln!(out, "# limits      {}", view.about_limits())
 }
 
+/// Writes the table of waits, if there were some.
+fn of_waits(out: &mut impl Write, view: &mut View<'_>, top: usize, style: Style) -> io::Result<()> {
+    let all = waits::table(out, view, top, style)?;
+    more(out, all, top)
+}
+
 /// Writes all tables, each with `top` rows; gives the place that has most time in a program's function.
 pub(super) fn tables(
     out: &mut impl Write,
@@ -321,7 +327,7 @@ pub(super) fn tables(
         false => functions(view, samples),
     };
     if total.samples == 0 {
-        waits::table(out, view, top, style)?;
+        of_waits(out, view, top, style)?;
         return Ok(Vec::new());
     }
     for (kernel, heading) in [
@@ -333,7 +339,7 @@ pub(super) fn tables(
             table_of_functions(out, view, (heading, &some), &total, top, style)?;
         }
         if !kernel {
-            waits::table(out, view, top, style)?;
+            of_waits(out, view, top, style)?;
         }
     }
     if of_processes && rows.iter().filter(|row| row.time.is_some()).count() > 1 {

@@ -292,7 +292,10 @@ pub(crate) fn of_machine(
         room.note(&format!("{name}: {text}"), leaves)?;
     }
     if let Some(tree) = waits::waited(&profile) {
-        room.note(&format!("off-cpu: {}", waits::line(tree)), TITLES + 2)?;
+        if waits::paths_lost(tree) > 0 {
+            room.note(&format!("off-cpu: {}", waits::line(tree)), TITLES + 2)?;
+        }
+        return room.table(|out, rows, style| waits::table(out, &mut view, rows, style).map(drop));
     }
     room.table(|out, rows, style| samples::summary(out, &mut view, found, rows, style))
 }

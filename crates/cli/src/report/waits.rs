@@ -11,7 +11,7 @@ use trommel_profile::Profile;
 use trommel_profile::call_tree::{Basis, CallTree, NodeId, Weight};
 use trommel_tuple::Place;
 
-use super::table::{Style, Table, more};
+use super::table::{Style, Table};
 use super::tree;
 use super::view::View;
 use crate::json::Json;
@@ -50,10 +50,14 @@ fn total(tree: &CallTree) -> Weight {
     all
 }
 
+/// The number of waits, or samples of them, with a path that is not whole.
+pub(super) fn paths_lost(tree: &CallTree) -> u64 {
+    tree.lost.truncated.saturating_add(tree.lost.broken)
+}
+
 /// The line of a header.
 pub(super) fn line(tree: &CallTree) -> String {
-    let lost = tree.lost;
-    let part = match lost.truncated.saturating_add(lost.broken) {
+    let part = match paths_lost(tree) {
         0 => String::new(),
         some => format!(
             "; {} paths ({:.2} %) are not whole",
@@ -104,20 +108,20 @@ fn rows(view: &mut View<'_>, tree: &CallTree) -> Vec<Row> {
     all
 }
 
-/// Writes the table, if there were waits.
+/// Writes the table, if there were waits, and gives the number of rows that there are.
 pub(super) fn table(
     out: &mut impl Write,
     view: &mut View<'_>,
     top: usize,
     style: Style,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Some(tree) = waited(view.profile) else {
-        return Ok(());
+        return Ok(0);
     };
     let sum = total(tree);
     writeln!(
         out,
-        "\n# {}: {}, from when each stopped until it ran again",
+        "\n# {}: {}, until each ran again",
         style.strong("Off-CPU"),
         amount(tree)
     )?;
@@ -154,7 +158,7 @@ pub(super) fn table(
         ]);
     }
     table.write(out, style)?;
-    more(out, all.len(), top)
+    Ok(all.len())
 }
 
 /// The member `waits` of a report.

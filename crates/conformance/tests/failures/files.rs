@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("file: what cannot be read", unreadable),
 ];
 
-const CUTS: u64 = 40;
+const CUTS: u64 = 12;
 
 /// A profile `p.data` and a stream `s.tstream` of several blocks.
 fn recorded(bin: &Path) -> Result<Place, String> {

@@ -182,7 +182,7 @@ fn at_the_start(bin: &Path) -> Result<(), String> {
         ("HUP", 1, To::Trommel),
         ("WINCH", 28, To::Group),
     ];
-    for round in 0..32 {
+    for round in 0..16 {
         let (signal, number, to) = signals[round % signals.len()];
         let run = Run::start(bin, &["-e", "edge,call"], 300_000, false)?;
         chance.sleep(Duration::from_millis(12));

@@ -224,10 +224,26 @@ fn looked() -> Result<(), String> {
     }
 }
 
+/// The end of a recording shows what was asked for, in twelve lines.
+fn ends_with_waits() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let mut command = Command::new(trommel());
+    command.args(["record", "--off-cpu", "-o"]);
+    command.arg(scratch.path("p")).arg("--").arg(built()?);
+    let out = command.arg("100").output().map_err(text)?;
+    let end = String::from_utf8_lossy(&out.stderr);
+    let rows = end.split("# Off-CPU: ").nth(1).unwrap_or_default();
+    match rows.contains("sleeps+") && end.lines().count() <= 12 {
+        true => Ok(()),
+        false => Err(format!("no waits at the end of a recording: {end}")),
+    }
+}
+
 fn shown() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("p");
     record(&data, &[])?;
+    ends_with_waits()?;
     let run = |words: &[&str]| output(Command::new(trommel()).args(words).arg(&data));
     let table = run(&["report"])?;
     let rows = table.split("# Off-CPU: ").nth(1).unwrap_or_default();
