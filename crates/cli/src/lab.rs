@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use trommel_host::kernel::addresses;
 use trommel_lab::{EXPERIMENTS, Experiment, Findings, Lab, Report, make_private, named};
 use trommel_symbol::launch;
 
@@ -49,6 +50,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
         None => experiments,
         Some(_) => of_programs(experiments, all)?,
     };
+    // What is measured may depend on where the kernel places a program: the same in each run. Where that is refused, results differ more.
+    if let Err(error) = addresses::fix() {
+        output::complain(&format!(
+            "results may differ from run to run, as programs get random addresses: the system refuses fixed ones: {error}"
+        ));
+    }
     let terminal = std::io::stderr().is_terminal();
     let clear = if terminal { "\r\x1b[K" } else { "" };
     let progress = |text: &str| {
@@ -114,7 +121,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     out.flush()?;
     match &args.program {
         Some(program) if !done.iter().any(|(_, found)| found.is_of_anything()) => bail!(
-            "--program {program:?}: nothing is known of it: it did not run, or has too few events that come again"
+            "--program {program:?}: nothing is known of it: it did not run, or it is too short for these figures; give it more work"
         ),
         _ => Ok(ExitCode::SUCCESS),
     }

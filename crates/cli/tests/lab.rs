@@ -433,3 +433,32 @@ fn figures_of_a_run_can_be_of_a_program_of_ones_own() {
         assert_ne!(findings.claims[0].verdict, Verdict::NoData);
     }
 }
+
+/// Verdicts and figures from streams do not depend on chance: interpreters hash without a seed, at addresses that do not change.
+#[test]
+fn a_program_that_does_the_same_has_the_same_verdicts() {
+    let dir = Dir::new("same");
+    let program = "perl -e '$s{$_ * 7 % 1000} += $_ for 1..20000; $n += $s{$_} for sort keys %s'";
+    let once = |out: &str| {
+        let names = ["lab", "multihash-12", "stratified-8", "--events", "60k"];
+        let cache = dir.0.join("cache");
+        let done = Command::new(env!("CARGO_BIN_EXE_trommel"))
+            .args(names)
+            .args(["--program", program, "--out", out])
+            .env("XDG_CACHE_HOME", cache)
+            .current_dir(&dir.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("runs");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        let said = String::from_utf8(done.stdout).expect("UTF-8");
+        let (claims, _) = said.split_once("\nwrote ").expect("where it is");
+        claims.to_owned()
+    };
+    let first = once("one");
+    assert!(first.contains("holds") && first.contains('%'), "{first}");
+    for out in ["two", "three"] {
+        assert_eq!(once(out), first);
+    }
+}

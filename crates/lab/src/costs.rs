@@ -18,6 +18,7 @@ use crate::findings::{Cell, Table};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 use crate::printed::{self, Printed};
 use crate::runs::{KERNELS, Workload};
+use crate::streams::unseeded;
 
 /// Rounds of a measurement.
 const ROUNDS: usize = 5;
@@ -206,7 +207,7 @@ impl Lab<'_> {
         record.args(["record", "--quiet", "-o"]).arg(&data);
         record.args(options).arg("--").args(subject.command());
         // As natively.
-        record.env("PERL_HASH_SEED", "0").env("PYTHONHASHSEED", "0");
+        unseeded(&mut record);
         let done = printed::run(record.stdin(Stdio::null())).ok()?;
         let report = File::create(&told).ok().and_then(|file| {
             let mut report = Command::new(trommel);

@@ -32,7 +32,7 @@ use trommel_query::engine::Effect;
 
 use crate::Lab;
 use crate::programs::Program;
-use crate::streams::make_private;
+use crate::streams::{make_private, unseeded};
 
 /// Instructions of each program.
 const INSTRUCTIONS: u64 = 1_000_000;
@@ -369,10 +369,9 @@ impl Lab<'_> {
                 command
                     .env_clear()
                     .env("LC_ALL", "C")
-                    .env("PERL_HASH_SEED", "0")
-                    .env("PYTHONHASHSEED", "0")
                     .current_dir(&self.cache);
             }
+            unseeded(&mut command);
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -391,7 +390,10 @@ impl Lab<'_> {
         };
         let trace = record(&mut command(), &wanted).map_err(told)?;
         if trace.is_empty() {
-            return Err(format!("it ends within {} ms", every.as_millis()));
+            return Err(format!(
+                "it ends before its first stretch, which is after {} ms of CPU time; give it more work",
+                every.as_millis()
+            ));
         }
         let half = path.with_extension(format!("{}.half", std::process::id()));
         fs::write(&half, trace.encode())

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::Lab;
 use crate::printed::{self, Printed};
-use crate::streams::make_private;
+use crate::streams::{make_private, unseeded};
 
 /// Rounds that take turns.
 const ROUNDS: usize = 3;
@@ -291,9 +291,7 @@ impl Lab<'_> {
         words.extend(subject.command.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null());
-        command
-            .env("PERL_HASH_SEED", "0")
-            .env("PYTHONHASHSEED", "0");
+        unseeded(&mut command);
         command.envs(stress.map(|stress| (STRESS, stress)));
         Some(command)
     }

@@ -61,6 +61,13 @@ impl Feed {
 /// Edges are about this share of branches and calls: as much longer is their recording.
 const CALLS_BESIDE: u64 = 4;
 
+/// Has interpreters that a command starts hash without a random seed: what they execute is the same in each run then.
+pub(crate) fn unseeded(command: &mut Command) {
+    command
+        .env("PERL_HASH_SEED", "0")
+        .env("PYTHONHASHSEED", "0");
+}
+
 impl Lab<'_> {
     /// The stream of a program, recorded now if need be; `None`, and said, when that cannot be.
     pub(crate) fn stream(
@@ -102,6 +109,7 @@ impl Lab<'_> {
             .join(format!(".{}.{}.tstream", program.name, std::process::id()));
         let profile = half.with_extension("data");
         let mut command = Command::new(trommel);
+        unseeded(&mut command);
         if !program.is_own() {
             command.env("LC_ALL", "C").current_dir(&self.cache);
         }

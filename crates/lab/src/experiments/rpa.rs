@@ -12,7 +12,8 @@ pub(super) const RATES: [u32; 4] = [32, 64, 128, 256];
 pub(super) const NETWORKS: [usize; 4] = [1, 2, 3, 4];
 
 /// Note below each of these figures.
-pub(super) const NOTE: &str = "A trace-driven model of Table 5, by a million instructions of each program, in 25 stretches spread over its run. The \
+pub(super) const NOTE: &str = "A trace-driven model of Table 5, by a million instructions of each program, in 25 stretches spread over its run. \
+     They begin by CPU time, so each recording has others, and figures differ by some percent. The \
      paper's programs were Java's under a virtual machine, hundreds of millions of instructions long. Stores of references \
      are those that stored heap addresses and nulls only. Wrong paths take no profile hardware, but where it is said.";
 
