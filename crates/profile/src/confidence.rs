@@ -49,6 +49,8 @@ pub enum Basis {
     Windows,
     /// The same of bursts.
     Bursts,
+    /// There was one burst, which says nothing of the phases of the program that it did not meet.
+    OneBurst,
     /// Samples were taken at moments that nothing decides, each of which is one draw.
     Samples,
     /// Certain, by how the profiler counts.
@@ -64,7 +66,7 @@ impl Basis {
             Self::Exact => "exact",
             Self::Binomial => "binomial",
             Self::Stratum => "stratum",
-            Self::Windows | Self::Bursts => "windows",
+            Self::Windows | Self::Bursts | Self::OneBurst => "windows",
             Self::Samples => "samples",
             Self::Bound => "bound",
             Self::Unknown => "unknown",
@@ -82,6 +84,9 @@ impl Basis {
             }
             Self::Bursts => {
                 "that bursts slow all code down alike: shares of an instruction and counts of places executed together need no assumption"
+            }
+            Self::OneBurst => {
+                "that the only burst was like the rest of the run, and that bursts slow all code down alike; with several bursts limits rest on how these differ"
             }
             Self::Samples => {
                 "that nothing keeps step with the clock; code that lets no interrupts come counts where they come again"
@@ -150,6 +155,7 @@ impl Confidence {
         let events = events.fold(0, u64::saturating_add);
         if let Some(windows) = &profile.windows {
             let basis = match windows.are_bursts() {
+                true if windows.counted < 2 => Basis::OneBurst,
                 true => Basis::Bursts,
                 false => Basis::Windows,
             };
