@@ -140,9 +140,34 @@ impl<W: Write> Room<'_, W> {
             return self.text(text.trim_start());
         }
         let whole: Vec<&str> = text.trim_start().lines().collect();
-        self.text(&whole[..self.lines.saturating_sub(1)].join("\n"))?;
+        let shown = shortened(&whole, self.lines.saturating_sub(1));
+        self.text(&shown.join("\n"))?;
         self.text(&format!("# … and {} more lines in the report", rest + 1))
     }
+}
+
+/// Lines of a table, as many as there is room for: some rows say more than all that is said above them.
+fn shortened<'t>(whole: &[&'t str], room: usize) -> Vec<&'t str> {
+    const LEAST_ROWS: usize = 2;
+    let is_detail = |line: &&str| line.starts_with("#   ");
+    let mut shown = whole.to_vec();
+    while shown.len() > room {
+        // Beside the titles.
+        let rows = shown.iter().filter(|line| !line.starts_with('#')).count();
+        let last_row = shown.iter().rposition(|line| !line.starts_with('#'));
+        let last_detail = shown.iter().rposition(is_detail);
+        let details = shown.iter().filter(|line| is_detail(line)).count();
+        match (last_row, last_detail) {
+            (Some(row), _) if rows > LEAST_ROWS + 1 || details < 2 => {
+                shown.remove(row);
+            }
+            (_, Some(detail)) if details > 1 => {
+                shown.remove(detail);
+            }
+            _ => shown.truncate(room),
+        }
+    }
+    shown
 }
 
 /// Writes the summary of a recording for stderr, in so many lines.
@@ -549,6 +574,25 @@ mod tests {
         let profiles = (profile, &Others::default());
         write(&mut text, profiles, focus, LINES - 2).expect("memory");
         String::from_utf8(text).expect("UTF-8")
+    }
+
+    #[test]
+    fn rows_are_shown_before_what_is_said_of_them() {
+        let whole = [
+            "# q", "#   a", "#   b", "#   c", " titles", " 1", " 2", " 3", " 4",
+        ];
+        assert_eq!(shortened(&whole, 9), whole);
+        assert_eq!(
+            shortened(&whole, 7),
+            ["# q", "#   a", "#   b", "#   c", " titles", " 1", " 2"]
+        );
+        assert_eq!(
+            shortened(&whole, 5),
+            ["# q", "#   a", " titles", " 1", " 2"]
+        );
+        assert_eq!(shortened(&whole, 4), ["# q", "#   a", " titles", " 1"]);
+        assert_eq!(shortened(&["# a", "# b"], 1), ["# a"]);
+        assert_eq!(shortened(&whole, 0), [""; 0]);
     }
 
     #[test]
