@@ -146,25 +146,26 @@ impl<W: Write> Room<'_, W> {
     }
 }
 
-/// Lines of a table, as many as there is room for: some rows say more than all that is said above them.
+/// Lines of a table, as many as there is room for. Two rows are worth more than details above them.
 fn shortened<'t>(whole: &[&'t str], room: usize) -> Vec<&'t str> {
     const LEAST_ROWS: usize = 2;
-    let is_detail = |line: &&str| line.starts_with("#   ");
     let mut shown = whole.to_vec();
     while shown.len() > room {
         // Beside the titles.
         let rows = shown.iter().filter(|line| !line.starts_with('#')).count();
+        let is_rest = |line: &&str| line.starts_with("# and ");
         let last_row = shown.iter().rposition(|line| !line.starts_with('#'));
-        let last_detail = shown.iter().rposition(is_detail);
-        let details = shown.iter().filter(|line| is_detail(line)).count();
-        match (last_row, last_detail) {
-            (Some(row), _) if rows > LEAST_ROWS + 1 || details < 2 => {
-                shown.remove(row);
+        let last_detail = shown.iter().rposition(|line| line.starts_with("#   "));
+        let left_out = match last_row.filter(|_| rows > LEAST_ROWS + 1) {
+            _ if shown.last().is_some_and(is_rest) => Some(shown.len() - 1),
+            Some(row) => Some(row),
+            None => last_detail.or(last_row),
+        };
+        match left_out {
+            Some(line) => {
+                shown.remove(line);
             }
-            (_, Some(detail)) if details > 1 => {
-                shown.remove(detail);
-            }
-            _ => shown.truncate(room),
+            None => shown.truncate(room),
         }
     }
     shown
@@ -579,20 +580,23 @@ mod tests {
     #[test]
     fn rows_are_shown_before_what_is_said_of_them() {
         let whole = [
-            "# q", "#   a", "#   b", "#   c", " titles", " 1", " 2", " 3", " 4",
+            "# q",
+            "#   a",
+            "#   b",
+            " titles",
+            " 1",
+            " 2",
+            " 3",
+            "# and 4 more",
         ];
-        assert_eq!(shortened(&whole, 9), whole);
-        assert_eq!(
-            shortened(&whole, 7),
-            ["# q", "#   a", "#   b", "#   c", " titles", " 1", " 2"]
-        );
-        assert_eq!(
-            shortened(&whole, 5),
-            ["# q", "#   a", " titles", " 1", " 2"]
-        );
-        assert_eq!(shortened(&whole, 4), ["# q", "#   a", " titles", " 1"]);
+        let of = |room| shortened(&whole, room).join("|");
+        assert_eq!(of(8), whole.join("|"));
+        assert_eq!(of(7), "# q|#   a|#   b| titles| 1| 2| 3");
+        assert_eq!(of(6), "# q|#   a|#   b| titles| 1| 2");
+        assert_eq!(of(5), "# q|#   a| titles| 1| 2");
+        assert_eq!(of(3), "# q| titles| 1");
+        assert_eq!(of(0), "");
         assert_eq!(shortened(&["# a", "# b"], 1), ["# a"]);
-        assert_eq!(shortened(&whole, 0), [""; 0]);
     }
 
     #[test]
