@@ -205,9 +205,9 @@ fn a_machine_of_another_size_has_other_misses() {
         );
         told["queries"][0]["counted"].as_u64().expect("counted")
     };
-    let (usual, tiny) = (misses("", "60k"), misses("second_cache = 8k/2/64\n", "60k"));
+    let (usual, tiny) = (misses("", "30k"), misses("second_cache = 8k/2/64\n", "30k"));
     assert!(tiny > usual, "{tiny} {usual}");
-    assert_eq!(misses("second_cache = perfect\n", "10k"), 0);
+    assert_eq!(misses("second_cache = perfect\n", "3k"), 0);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn code_of_a_program_that_ends_has_names() {
     );
 }
 
-/// Executes what its arguments name, or ends after two thousand turns.
+/// Executes what its arguments name, or ends after some hundred turns.
 const THROUGH: &str = r#"
 __asm__(".globl _start\n_start: mov %rsp, %rdi\n and $-16, %rsp\n call begin");
 static long ask(long number, const void *a, const void *b, const void *c)
@@ -310,7 +310,7 @@ void begin(long *stack)
 {
     char **words = (char **)(stack + 1);
     if (*stack > 1) ask(59, words[1], words + 1, words + *stack + 1);
-    for (volatile int n = 0; n < 2000; n = n + 1) ;
+    for (volatile int n = 0; n < 400; n = n + 1) ;
     ask(60, 0, 0, 0);
 }
 "#;

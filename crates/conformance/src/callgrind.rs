@@ -28,15 +28,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
-use crate::built::cache_dir;
+use crate::built::{cache_dir, kept};
 use crate::counts::{Counts, Target, Transfers, add};
 use crate::elf::Image;
 use crate::exec::{Scratch, required};
@@ -65,8 +63,34 @@ pub fn instructions<S: AsRef<OsStr>>(
     Ok(raw.executed)
 }
 
-/// The file that callgrind writes.
+/// The file that callgrind writes. Of a program of ours that is run by itself it is kept: several trials compare with it.
 fn run<S: AsRef<OsStr>>(
+    argv: &[S],
+    env: &[(OsString, OsString)],
+    dir: &Path,
+) -> Result<String, String> {
+    let program = Path::new(argv[0].as_ref());
+    let is_ours = fs::canonicalize(cache_dir()).is_ok_and(|ours| program.starts_with(ours));
+    if argv.len() > 1 || !env.is_empty() || !is_ours {
+        return ran(argv, env, dir);
+    }
+    let stamp = [stamp(program)?, stamp(&required("valgrind")?)?].concat();
+    let name = program.to_string_lossy();
+    kept("callgrind", &name, &stamp, || ran(argv, env, dir))
+}
+
+/// Changes when a file does.
+fn stamp(file: &Path) -> Result<String, String> {
+    let data = fs::metadata(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(format!(
+        "{} {}.{} ",
+        data.len(),
+        data.mtime(),
+        data.mtime_nsec()
+    ))
+}
+
+fn ran<S: AsRef<OsStr>>(
     argv: &[S],
     env: &[(OsString, OsString)],
     dir: &Path,
@@ -105,36 +129,24 @@ fn run<S: AsRef<OsStr>>(
 /// It adds the same each time, so one run tells it for all trials that use this build directory.
 pub fn added_environment(dir: &Path) -> Result<Vec<(OsString, OsString)>, String> {
     let valgrind = required("valgrind")?;
-    let data = fs::metadata(&valgrind).map_err(|e| format!("{}: {e}", valgrind.display()))?;
     // What is there already comes before it, or after.
     let there = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"].into_iter();
     let there = there.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let there: Vec<(OsString, OsString)> = there.collect();
-    let mut hasher = DefaultHasher::new();
-    (data.len(), data.mtime(), &there).hash(&mut hasher);
-    let known = cache_dir().join(format!("valgrind-{:x}", hasher.finish()));
-    let pairs = match fs::read(&known) {
-        Ok(pairs) => pairs,
-        Err(_) => {
-            let done = Command::new(&valgrind)
-                .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
-                .args(["env", "-0"])
-                .env_clear()
-                .envs(there.iter().map(|(name, value)| (name, value)))
-                .output()
-                .map_err(|e| format!("valgrind: {e}"))?;
-            let own = known.with_extension(std::process::id().to_string());
-            let kept = fs::create_dir_all(cache_dir())
-                .and_then(|()| fs::write(&own, &done.stdout))
-                .and_then(|()| fs::rename(&own, &known));
-            kept.map_err(|e| format!("{}: {e}", known.display()))?;
-            done.stdout
-        }
-    };
-    let pairs = pairs.split(|c| *c == 0).filter_map(|line: &[u8]| {
-        let at = line.iter().position(|c| *c == b'=')?;
-        let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
-        Some((part(&line[..at]), part(&line[at + 1..])))
+    let stamp = format!("{}{there:?}", stamp(&valgrind)?);
+    let pairs = kept("valgrind", "environment", &stamp, || {
+        let done = Command::new(&valgrind)
+            .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .args(["env", "-0"])
+            .env_clear()
+            .envs(there.iter().map(|(name, value)| (name, value)))
+            .output()
+            .map_err(|e| format!("valgrind: {e}"))?;
+        String::from_utf8(done.stdout).map_err(|e| format!("valgrind's environment: {e}"))
+    })?;
+    let pairs = pairs.split('\0').filter_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        Some((OsString::from(name), OsString::from(value)))
     });
     let dir = fs::canonicalize(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     // Where it is a script, its shell says where it is.
