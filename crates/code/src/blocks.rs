@@ -136,16 +136,17 @@ impl Blocks {
 
 /// Cuts what was executed into blocks.
 fn cut(reached: &Reached) -> Vec<Block> {
-    let mut all = Vec::with_capacity(reached.heads.len());
-    for &start in &reached.heads {
+    let steps = &reached.steps;
+    let mut all = Vec::with_capacity(steps.heads());
+    for start in steps.all_heads() {
         let (mut at, mut last, mut instructions) = (start, start, 0_u32);
         let mut exit = Exit::Nowhere;
-        while let Some(step) = reached.steps.get(&at) {
+        while let Some(step) = steps.get(at) {
             last = at;
             instructions += 1;
             exit = step.exit;
             at += u64::from(step.length);
-            if exit != Exit::Next || reached.heads.contains(&at) {
+            if exit != Exit::Next || steps.is_head(at) {
                 break;
             }
         }
@@ -178,7 +179,10 @@ struct Solver<'s> {
     returns: &'s mut dyn Returns,
     found: Vec<Option<Count>>,
     from: Vec<Vec<From>>,
-    to: Vec<Option<usize>>,
+    /// The block that the end of each leads to, if it is no event. A call leads to what follows it.
+    next: Vec<Option<usize>>,
+    /// The number of blocks that lead to each, of which nothing is known.
+    unknown: Vec<usize>,
 }
 
 impl<'s> Solver<'s> {
@@ -188,7 +192,7 @@ impl<'s> Solver<'s> {
             .collect();
         let mut found: Vec<_> = blocks.iter().map(|b| by_events(b, transfers)).collect();
         let mut from = vec![Vec::new(); blocks.len()];
-        let mut to = vec![None; blocks.len()];
+        let mut next = vec![None; blocks.len()];
         for (n, block) in blocks.iter().enumerate() {
             let (target, way) = match block.exit {
                 Exit::Next => (block.end, From::Block(n)),
@@ -201,6 +205,7 @@ impl<'s> Solver<'s> {
             };
             if let Some(&there) = index.get(&target) {
                 from[there].push(way);
+                next[n] = Some(there);
                 if block.exit == Exit::Call
                     && let Some(known) = &transfers.after_calls
                     && found[there].is_none()
@@ -208,10 +213,11 @@ impl<'s> Solver<'s> {
                     let count = known.get(&target).copied();
                     found[there] = Some(count.unwrap_or(Count::of_events(0.0, None)));
                 }
-                if block.exit != Exit::Call {
-                    to[n] = Some(there);
-                }
             }
+        }
+        let mut unknown = vec![0; blocks.len()];
+        for there in (0..blocks.len()).filter(|n| found[*n].is_none()) {
+            next[there].into_iter().for_each(|n: usize| unknown[n] += 1);
         }
         Self {
             found,
@@ -219,7 +225,8 @@ impl<'s> Solver<'s> {
             transfers,
             returns,
             from,
-            to,
+            next,
+            unknown,
         }
     }
 
@@ -228,31 +235,49 @@ impl<'s> Solver<'s> {
         let unknown = (0..self.blocks.len()).filter(|n| self.found[*n].is_none());
         let (mut entries, mut others): (Vec<usize>, Vec<usize>) =
             unknown.partition(|n| self.from[*n].is_empty());
+        let ready = others.iter().filter(|n| self.unknown[**n] == 0);
+        self.go_on(ready.copied().collect());
         // What is better known first. Each step may make more known to those before it.
-        loop {
-            if self.step(&mut others, |s, n| s.inflow(n, None))
-                || self.step(&mut entries, Self::outflow)
-                || self.step(&mut entries, |s, n| s.inflow(n, None))
-                || self.step(&mut others, Self::outflow)
-            {
-                continue;
-            }
-            break;
-        }
+        while self.step(&mut entries, Self::outflow)
+            || self.step(&mut entries, |s, n| s.inflow(n, None))
+            || self.step(&mut others, Self::outflow)
+        {}
         self.found
     }
 
-    /// Finds what can be found. Returns true if something was.
+    /// Finds what comes into blocks of which all that leads to them is known, and then into those after them.
+    fn go_on(&mut self, mut ready: Vec<usize>) {
+        while let Some(n) = ready.pop() {
+            if self.found[n].is_none() {
+                let count = self.inflow(n, None);
+                ready.extend(self.find(n, count));
+            }
+        }
+    }
+
+    /// Notes the count of a block, if there is one. Returns the block after it if all that leads there is known now.
+    fn find(&mut self, n: usize, count: Option<Count>) -> Option<usize> {
+        self.found[n] = Some(count?);
+        let next = self.next[n]?;
+        self.unknown[next] -= 1;
+        (self.unknown[next] == 0).then_some(next)
+    }
+
+    /// Finds what can be found, and what follows from it. Returns true if something was.
     fn step(
         &mut self,
         unknown: &mut Vec<usize>,
         mut ask: impl FnMut(&mut Self, usize) -> Option<Count>,
     ) -> bool {
+        let mut ready = Vec::new();
+        unknown.retain(|n| self.found[*n].is_none());
         let before = unknown.len();
         unknown.retain(|n| {
-            self.found[*n] = ask(self, *n);
+            let count = ask(self, *n);
+            ready.extend(self.find(*n, count));
             self.found[*n].is_none()
         });
+        self.go_on(ready);
         unknown.len() < before
     }
 
@@ -279,8 +304,11 @@ impl<'s> Solver<'s> {
 
     /// Returns what went on from a block.
     fn outflow(&mut self, n: usize) -> Option<Count> {
-        let to = self.to[n].filter(|to| *to != n)?;
+        let to = self.next[n].filter(|to| *to != n)?;
         let block = &self.blocks[n];
+        if block.exit == Exit::Call {
+            return None;
+        }
         if block.exit == Exit::System && self.transfers.arrivals(block.start).times > 0.0 {
             return None;
         }

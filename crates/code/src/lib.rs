@@ -53,6 +53,7 @@ mod parameters;
 mod program;
 mod reach;
 mod returns;
+mod steps;
 mod text;
 mod transfers;
 mod upkeep;

@@ -16,7 +16,6 @@
 //! The kernel enters a program at the entry point of its file, which no event tells. After a call, an instruction that always faults was not executed:
 //! compilers put it where the call never comes back. What follows the last call of a function was not executed either, where the function is known to end there.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
@@ -24,6 +23,7 @@ use trommel_symbol::Code;
 
 use crate::body::{always_faults, direct_target, falls_through};
 use crate::kernel::never_comes_back;
+use crate::steps::{Step, Steps};
 use crate::transfers::Transfers;
 
 /// Ways in which control leaves an instruction.
@@ -79,18 +79,10 @@ impl Exit {
     }
 }
 
-/// An instruction that was executed, as far as it matters for flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) length: u8,
-    pub(crate) exit: Exit,
-}
-
 /// The instructions that were executed, and where straight lines begin.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
-    pub(crate) steps: BTreeMap<u64, Step>,
-    pub(crate) heads: BTreeSet<u64>,
+    pub(crate) steps: Steps,
     /// System calls that never come back, by the vaddrs of the instructions that made their numbers.
     last: Vec<(u64, u64)>,
 }
@@ -113,7 +105,7 @@ impl Reached {
         let mut sites: Vec<u64> = sites.copied().collect();
         sites.sort_unstable();
         for site in sites {
-            if !reached.steps.contains_key(&site) {
+            if !reached.steps.contains(site) {
                 let head = reached.way_to(code, functions, site);
                 reached.from(code, ends, vec![head]);
             }
@@ -125,14 +117,16 @@ impl Reached {
 
     /// Goes on after system calls to which other ways lead than the one along which their numbers are known.
     fn come_back(&mut self, code: &Code<'_>, ends: &dyn Fn(u64) -> bool) {
-        while let Some(found) = self.last.iter().position(|(since, at)| {
-            let others = self.heads.range(since + 1..=*at);
-            others.count() > 0
-        }) {
+        while let Some(found) = self
+            .last
+            .iter()
+            .position(|(since, at)| (since + 1..=*at).any(|between| self.steps.is_head(between)))
+        {
             let (_, at) = self.last.swap_remove(found);
-            if let Some(step) = self.steps.get_mut(&at) {
-                step.exit = Exit::System;
-                let next = at + u64::from(step.length);
+            if let Some(Step { length, .. }) = self.steps.get(at) {
+                let exit = Exit::System;
+                self.steps.insert(at, Step { length, exit });
+                let next = at + u64::from(length);
                 self.from(code, ends, vec![next]);
             }
         }
@@ -142,20 +136,20 @@ impl Reached {
     fn from(&mut self, code: &Code<'_>, ends: &dyn Fn(u64) -> bool, mut heads: Vec<u64>) {
         let mut line = Vec::new();
         while let Some(head) = heads.pop() {
-            if !self.heads.insert(head) || self.steps.contains_key(&head) {
-                continue;
-            }
             let Some(bytes) = code.at(head) else {
                 continue;
             };
+            if !self.steps.add_head(head) || self.steps.contains(head) {
+                continue;
+            }
             let mut decoder = Decoder::with_ip(64, bytes, head, DecoderOptions::NONE);
             let mut instruction = Instruction::default();
             line.clear();
             while decoder.can_decode() {
                 let at = decoder.ip();
-                if self.steps.contains_key(&at) {
+                if self.steps.contains(at) {
                     // Two lines come together here.
-                    self.heads.insert(at);
+                    self.steps.add_head(at);
                     break;
                 }
                 decoder.decode_out(&mut instruction);
@@ -191,7 +185,9 @@ impl Reached {
         let around = functions[..after].iter().rev().take(16);
         let start = around.into_iter().find(|f| f.contains(&site));
         let start = start.map_or(site, |f| f.start);
-        let last = self.steps.range(start..site).next_back();
+        // What is farther away does not lead there either.
+        let near = start.max(site.saturating_sub(MOST_BEFORE + 15))..site;
+        let last = self.steps.last_in(near);
         let mut head = last.map_or(start, |(at, step)| at + u64::from(step.length));
         if head > site || site - head > MOST_BEFORE {
             return site;
