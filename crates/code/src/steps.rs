@@ -29,7 +29,7 @@ pub(crate) struct Step {
 const PAGE: u64 = 1 << 12;
 /// The bits of a length, 0 where no instruction is known.
 const LENGTH: u16 = 0xf;
-/// Where the number of an exit is.
+/// The bit with which the number of an exit begins.
 const EXIT: u32 = 4;
 const HEAD: u16 = 1 << 8;
 
