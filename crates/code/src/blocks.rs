@@ -29,7 +29,8 @@ use trommel_symbol::Code;
 use trommel_tuple::Place;
 
 use crate::count::Count;
-use crate::reach::{Exit, Reached};
+use crate::exit::Exit;
+use crate::reach::Reached;
 use crate::transfers::Transfers;
 
 /// Answers whether functions return.

@@ -17,7 +17,7 @@ use trommel_tuple::ModuleId;
 
 use crate::blocks::{Block, Blocks};
 use crate::count::Count;
-use crate::reach::Exit;
+use crate::exit::Exit;
 
 /// A loop.
 #[derive(Clone, Debug)]

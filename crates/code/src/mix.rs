@@ -12,7 +12,7 @@ use iced_x86::{
 use trommel_symbol::Code;
 
 use crate::blocks::Blocks;
-use crate::reach::Exit;
+use crate::exit::Exit;
 
 /// Executions by what instructions do.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -21,7 +21,7 @@ use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::blocks::{Blocks, Returns};
 use crate::count::Count;
-use crate::reach::Exit;
+use crate::exit::Exit;
 use crate::returns::{WaysOut, never_returns};
 use crate::transfers::Transfers;
 

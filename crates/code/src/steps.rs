@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::reach::Exit;
+use crate::exit::Exit;
 
 /// An instruction that was executed, as far as it matters for flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
