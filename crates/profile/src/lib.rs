@@ -9,7 +9,7 @@
 //! | [`confidence`], [`limits`] | how far estimated counts may be off |
 //! | [`coverage`], [`rare`] | how much of the program a sampled profile has seen |
 //! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
-//! | [`unit`] | unit of executed code: instructions, or cycles of windows |
+//! | [`mod@unit`] | unit of executed code: instructions, or cycles of windows |
 //! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
 //! | [`call_tree`] | call paths: sampled stacks, or exact calling contexts |
 //! | [`intervals`] | intervals of an interval profiler, each with its candidates |
