@@ -434,7 +434,8 @@ fn figures_of_a_run_can_be_of_a_program_of_ones_own() {
     }
 }
 
-/// Verdicts and figures from streams do not depend on chance: interpreters hash without a seed, at addresses that do not change.
+/// Verdicts from streams do not depend on chance: interpreters hash without a seed, at addresses that do not change. What the kernel gives a program
+/// at its start does, such as the value that guards its stack: figures differ a little.
 #[test]
 fn a_program_that_does_the_same_has_the_same_verdicts() {
     let dir = Dir::new("same");
@@ -454,10 +455,12 @@ fn a_program_that_does_the_same_has_the_same_verdicts() {
         assert!(done.status.success(), "{said}");
         let said = String::from_utf8(done.stdout).expect("UTF-8");
         let (claims, _) = said.split_once("\nwrote ").expect("where it is");
-        claims.to_owned()
+        // Lines of verdicts. Below each are its figures.
+        let verdicts = claims.lines().filter(|line| !line.starts_with("    "));
+        verdicts.collect::<Vec<_>>().join("\n")
     };
     let first = once("one");
-    assert!(first.contains("holds") && first.contains('%'), "{first}");
+    assert!(first.lines().count() > 5 && first.contains("holds"), "{first}");
     for out in ["two", "three"] {
         assert_eq!(once(out), first);
     }

@@ -155,7 +155,9 @@ fn shortened<'t>(whole: &[&'t str], room: usize) -> Vec<&'t str> {
         let rows = shown.iter().filter(|line| !line.starts_with('#')).count();
         let is_rest = |line: &&str| line.starts_with("# and ");
         let last_row = shown.iter().rposition(|line| !line.starts_with('#'));
-        let last_detail = shown.iter().rposition(|line| line.starts_with("#   "));
+        // What failed stays.
+        let is_detail = |line: &&str| line.starts_with("#   ") && !line.contains("FAILED");
+        let last_detail = shown.iter().rposition(is_detail);
         let left_out = match last_row.filter(|_| rows > LEAST_ROWS + 1) {
             _ if shown.last().is_some_and(is_rest) => Some(shown.len() - 1),
             Some(row) => Some(row),
@@ -596,6 +598,11 @@ mod tests {
         assert_eq!(of(5), "# q|#   a| titles| 1| 2");
         assert_eq!(of(3), "# q| titles| 1");
         assert_eq!(of(0), "");
+        let failed = ["# q", "#   by", "#   FAILED x", " titles", " 1", " 2"];
+        assert_eq!(
+            shortened(&failed, 4).join("|"),
+            "# q|#   FAILED x| titles| 1"
+        );
         assert_eq!(shortened(&["# a", "# b"], 1), ["# a"]);
     }
 

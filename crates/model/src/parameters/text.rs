@@ -74,7 +74,7 @@ const OTHERS: [(&str, &str); 9] = [
     ("cheap", "needs no network: nothing, retirement or stores"),
     (
         "engine",
-        "barrel, or table: queries of one clause that sends",
+        "barrel or table: queries of one clause that sends",
     ),
     (
         "wrong_paths",
