@@ -460,7 +460,10 @@ fn a_program_that_does_the_same_has_the_same_verdicts() {
         verdicts.collect::<Vec<_>>().join("\n")
     };
     let first = once("one");
-    assert!(first.lines().count() > 5 && first.contains("holds"), "{first}");
+    assert!(
+        first.lines().count() > 5 && first.contains("holds"),
+        "{first}"
+    );
     for out in ["two", "three"] {
         assert_eq!(once(out), first);
     }

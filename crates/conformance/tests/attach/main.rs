@@ -248,6 +248,12 @@ impl Running {
         self.0.id().to_string()
     }
 
+    /// Its state, and the status with which it ended, for messages.
+    fn about(&mut self) -> String {
+        let stat = self.file("stat").unwrap_or_default();
+        format!("{:?}, {stat}", self.0.try_wait())
+    }
+
     /// Asks it to end, if it has not.
     fn stop(&mut self) -> Result<(), String> {
         if self.is_there() {

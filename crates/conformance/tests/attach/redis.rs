@@ -105,7 +105,8 @@ pub(super) fn attached_to(way: &Way) -> Result<(), String> {
             if server.file("maps")?.contains("trommel") || !server.file("timers")?.is_empty() {
                 return Err(format!("cycle {cycle}: something is left"));
             }
-            sizes.push(server.resident()?);
+            let size = server.resident();
+            sizes.push(size.map_err(|e| format!("cycle {cycle}: {e}: {}", server.about()))?);
         }
         // While the clients are connected, as they were before.
         let after = (server.traces()?, server.mappings()?);
