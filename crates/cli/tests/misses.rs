@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::Dir;
 
@@ -47,15 +47,9 @@ fn stage() -> Dir {
 
 /// Returns the words of a command on standard error.
 fn said(dir: &Dir, args: &str) -> String {
-    let ended = Command::new(env!("CARGO_BIN_EXE_trommel"))
-        .args(args.split(' '))
-        .current_dir(&dir.0)
-        .stdin(Stdio::null())
-        .output()
-        .expect("runs");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success(), "{args}: {said}");
-    said
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+    let ended = dir.ended(command.args(args.split(' ')));
+    String::from_utf8(ended.stderr).expect("UTF-8")
 }
 
 /// The cells of the row of a function: a number with its groups of digits is one.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::Dir;
 
@@ -47,18 +47,9 @@ int main(void) {
 /// Executes a line with this `trommel`, and returns what it says on standard error.
 fn shell(dir: &Dir, line: &str) -> String {
     let command = env!("CARGO_BIN_EXE_trommel");
-    let ended = Command::new("sh")
-        .args([
-            "-c",
-            &line.replace("trommel help", &format!("{command} help")),
-        ])
-        .current_dir(&dir.0)
-        .stdin(Stdio::null())
-        .output()
-        .expect("a shell");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.success(), "{line}: {said}");
-    said
+    let line = line.replace("trommel help", &format!("{command} help"));
+    let ended = dir.ended(Command::new("sh").args(["-c", &line]));
+    String::from_utf8(ended.stderr).expect("UTF-8")
 }
 
 fn trommel(dir: &Dir, args: &str) -> String {

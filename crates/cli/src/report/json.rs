@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use trommel_profile::limits::LEVEL;
 use trommel_profile::{Counted, KindProfile, Module, Run, Scope, Threads};
-use trommel_tuple::Kind;
+use trommel_tuple::{Kind, Place};
 
 use super::Shown;
 use super::contexts;
@@ -285,17 +285,7 @@ fn transfers<W: Write>(
         place(json, view, "to", transfer.to)?;
         json.text("kind", transfer.how)?;
         json.number("count", transfer.count)?;
-        if let Some(simulated) = view
-            .profile
-            .simulated
-            .as_ref()
-            .filter(|_| kind.is_simulated())
-        {
-            match misses::executed(simulated, kind, transfer.from) {
-                Some(branches) => json.number("branches_of_site", branches)?,
-                None => json.null("branches_of_site")?,
-            }
-        }
+        simulated(json, view, kind, "branches_of_site", transfer.from)?;
         if let Some(sampled) = view.sampled(kind, transfer.from) {
             json.number("samples_of_site", sampled.samples)?;
             json.real("draws_of_site", sampled.draws())?;
@@ -304,6 +294,23 @@ fn transfers<W: Write>(
         json.end_object()?;
     }
     json.end_array()
+}
+
+/// Writes what an instruction executed of what can miss, if that was simulated.
+fn simulated<W: Write>(
+    json: &mut Json<W>,
+    view: &View<'_>,
+    kind: Kind,
+    name: &str,
+    at: Place,
+) -> io::Result<()> {
+    match &view.profile.simulated {
+        Some(simulated) if kind.is_simulated() => match misses::executed(simulated, kind, at) {
+            Some(executed) => json.number(name, executed),
+            None => json.null(name),
+        },
+        _ => Ok(()),
+    }
 }
 
 fn values<W: Write>(
@@ -318,17 +325,7 @@ fn values<W: Write>(
         json.object()?;
         place(json, view, "at", values.at)?;
         json.number("executions", values.executions)?;
-        if let Some(simulated) = view
-            .profile
-            .simulated
-            .as_ref()
-            .filter(|_| kind.is_simulated())
-        {
-            match misses::executed(simulated, kind, values.at) {
-                Some(accesses) => json.number("accesses", accesses)?,
-                None => json.null("accesses")?,
-            }
-        }
+        simulated(json, view, kind, "accesses", values.at)?;
         if let Some(filtered) = &values.filtered {
             filter::members(json, filtered, values.profiled)?;
         }

@@ -7,7 +7,7 @@ use trommel_profile::simulated::Simulated;
 use trommel_tuple::{Kind, Place};
 
 use super::filter;
-use super::table::{OF_ACCESSES, OF_BRANCHES, Style, Table, limits_title, range};
+use super::table::{OF_ACCESSES, OF_BRANCHES, Style, Table, limits_title, range, title};
 use super::view::{Values, View};
 use crate::output::{grouped, number_of, percent};
 
@@ -76,11 +76,8 @@ pub(super) fn table(
     let missed = every.iter().fold(0, sum);
     let profile = view.profile;
     let simulated = profile.simulated.as_ref();
-    let (heading, one, of) = match kind {
-        Kind::Miss => ("Misses of the first-level cache", "instruction", "accesses"),
-        Kind::LastMiss => ("Misses of the last-level cache", "instruction", "accesses"),
-        _ => ("Mispredicted branches", "branch", "executions"),
-    };
+    let (heading, one) = title(kind);
+    let of = if is_branch { "executions" } else { "accesses" };
     let rate = simulated
         .map(|simulated| all(simulated, kind))
         .map_or_else(String::new, |whole| {

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use trommel_profile::limits::Limits;
 use trommel_symbol::fit;
+use trommel_tuple::Kind;
 use unicode_width::UnicodeWidthStr;
 
 use super::view::View;
@@ -79,6 +80,23 @@ impl Style {
     /// A heading's name.
     pub(crate) fn strong(self, name: &str) -> String {
         format!("{}{name}{}", self.bold, self.plain)
+    }
+}
+
+/// Title of the table of a kind, and the word for one of its rows.
+pub(super) fn title(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Edge => ("Branches", "branch"),
+        Kind::Call => ("Calls", "call"),
+        Kind::Value => ("Loaded values", "load"),
+        Kind::Result => ("Results", "instruction"),
+        Kind::Type => ("Receiver types (method tables)", "call"),
+        Kind::Address => ("Addresses", "instruction"),
+        Kind::Latency => ("Latencies in cycles", "load"),
+        Kind::Path => ("Acyclic paths", "begins at"),
+        Kind::Miss => ("Misses of the first-level cache", "instruction"),
+        Kind::LastMiss => ("Misses of the last-level cache", "instruction"),
+        Kind::Mispredict => ("Mispredicted branches", "branch"),
     }
 }
 

@@ -25,7 +25,7 @@ use super::paths;
 use super::processes;
 use super::queries;
 use super::samples;
-use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range};
+use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range, title};
 use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{self, command_line, duration, grouped, number_of, percent, printable, times};
@@ -389,22 +389,6 @@ fn error_bounds(compressor: &str) -> String {
     format!(
         "sampled 1 in {rate}: in 95 % of cases a count of N is within 2·√({off}·N), 1 000 000 within {percent:.1} %"
     )
-}
-
-fn title(kind: Kind) -> (&'static str, &'static str) {
-    match kind {
-        Kind::Edge => ("Branches", "branch"),
-        Kind::Call => ("Calls", "call"),
-        Kind::Value => ("Loaded values", "load"),
-        Kind::Result => ("Results", "instruction"),
-        Kind::Type => ("Receiver types (method tables)", "call"),
-        Kind::Address => ("Addresses", "instruction"),
-        Kind::Latency => ("Latencies in cycles", "load"),
-        Kind::Path => ("Acyclic paths", "begins at"),
-        Kind::Miss => ("Misses of the first-level cache", "instruction"),
-        Kind::LastMiss => ("Misses of the last-level cache", "instruction"),
-        Kind::Mispredict => ("Mispredicted branches", "branch"),
-    }
 }
 
 /// A table of branches or calls; gives the number of all.

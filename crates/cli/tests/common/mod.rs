@@ -2,24 +2,26 @@
 
 mod dir;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 pub(crate) use dir::Dir;
 
 impl Dir {
+    /// Runs a command here, without input. It must succeed.
+    pub(crate) fn ended(&self, command: &mut Command) -> Output {
+        let out = command.current_dir(&self.0).stdin(Stdio::null()).output();
+        let out = out.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{command:?}: {said}");
+        out
+    }
+
     /// Returns the output of `trommel` with `args`, which must succeed.
     pub(crate) fn trommel(&self, args: &[&str]) -> Vec<u8> {
-        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("trommel runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{args:?}: {said}");
-        out.stdout
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+        self.ended(command.args(args)).stdout
     }
 
     /// The same as JSON.

@@ -11,8 +11,6 @@
 //! # Why it is correct
 //! * A counter array that is given back while a burst goes on is read then, and what it has beyond the time before belongs to the burst.
 //! * A counter array of another thread begins with zeroes.
-use std::ops::RangeInclusive;
-
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 
 use crate::channel::shared::{Counting, Damaged, Shared};
@@ -25,9 +23,12 @@ const PIECE: usize = 1 << 13;
 const FEW: usize = 64;
 
 impl Folder {
-    /// Folds bursts of control.
-    pub fn of_bursts(mut self) -> Self {
+    /// Folds bursts of control. Their weights have this relative standard error in common.
+    pub fn of_bursts(mut self, factor_error: f64) -> Self {
         self = self.of_windows(0.0, None);
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.factor_error = factor_error;
+        }
         self.bursts = Some(Box::default());
         self
     }
@@ -110,45 +111,6 @@ impl Folder {
             rest = after;
         }
         Ok(())
-    }
-
-    /// Instructions that the bursts before the last executed about so often each: their addresses, and how often the last one did. They are in files,
-    /// some distance from each other, at most so many, and together executed about as often as one may be at most.
-    pub fn often(&self, times: RangeInclusive<u64>, most: usize) -> Vec<(u64, u64)> {
-        /// Bytes between two: neighbours are executed together, and the second would tell nothing.
-        const APART: u64 = 256;
-        let Mode::Windowed(windowed) = &self.mode else {
-            return Vec::new();
-        };
-        let mut chosen: Vec<(u64, u64)> = Vec::new();
-        let mut left = *times.end();
-        for (place, mean, executed) in windowed.often(times) {
-            // By earlier bursts, as the choice itself.
-            if mean > left {
-                continue;
-            }
-            let Some(address) = self.dictionary.modules.address(place) else {
-                continue;
-            };
-            if chosen
-                .iter()
-                .all(|(other, _)| other.abs_diff(address) >= APART)
-            {
-                chosen.push((address, executed));
-                left -= mean;
-            }
-            if chosen.len() == most {
-                break;
-            }
-        }
-        chosen
-    }
-
-    /// Native times of bursts are to be multiplied with this, which has a relative standard error.
-    pub fn correct_bursts(&mut self, correction: f64, error: f64) {
-        if let Mode::Windowed(windowed) = &mut self.mode {
-            windowed.correct(correction, error);
-        }
     }
 
     /// A burst has ended, of which each event stands for `weight`. `covered`: its time, as native time in nanoseconds.

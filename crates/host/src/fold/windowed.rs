@@ -36,7 +36,6 @@ mod queried;
 pub(super) mod site;
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
@@ -46,7 +45,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::windows::Windows;
 use trommel_queue::END_WORDS;
 use trommel_queue::dict::{ARGUMENTS, TargetPc};
-use trommel_tuple::{Kind, KindSet, ModuleId, Place};
+use trommel_tuple::{Kind, KindSet, Place};
 
 use accesses::Accesses;
 use arguments::Arguments;
@@ -126,7 +125,7 @@ pub(super) struct Windowed {
     /// Nanoseconds of user time that windows stand for.
     stand_for: f64,
     /// The relative standard error of what bursts stand for.
-    factor_error: f64,
+    pub(super) factor_error: f64,
 }
 
 impl Windowed {
@@ -206,38 +205,6 @@ impl Windowed {
         self.counted += 1;
         self.covered += covered;
         self.represented += weight * covered;
-    }
-
-    /// Branches and calls in files that the bursts before the last executed about so often each, those first that they executed most evenly. With how
-    /// often they did, in the mean, and the last one.
-    pub(super) fn often(
-        &self,
-        times: RangeInclusive<u64>,
-    ) -> impl Iterator<Item = (Place, u64, u64)> {
-        let earlier = self.counted.saturating_sub(1);
-        let mean = move |site: &Site| site.draws.mean_before(self.counted, earlier) as u64;
-        let within = |site: &&Site| {
-            rare::EDGES.contains(&site.kind)
-                && site.place.module() != ModuleId::ANON
-                && times.contains(&mean(site))
-        };
-        let mut sites: Vec<&Site> = match earlier {
-            0 => Vec::new(),
-            _ => self.sites.iter().filter(within).collect(),
-        };
-        sites.sort_by(|a, b| b.draws.evenness().total_cmp(&a.draws.evenness()));
-        let known = move |site: &Site| {
-            let last = site.draws.times_in(self.counted);
-            (site.place, mean(site), last)
-        };
-        sites.into_iter().map(known)
-    }
-
-    /// Native times of bursts are to be multiplied with this, which has a relative standard error.
-    pub(super) fn correct(&mut self, correction: f64, error: f64) {
-        self.covered *= correction;
-        self.represented *= correction;
-        self.factor_error = error;
     }
 
     /// A path was executed so often in the burst that began last, each time of this weight.

@@ -8,7 +8,6 @@
 // `perf_event_open` is in no library that is not larger than what is needed of it.
 #![allow(unsafe_code)]
 
-pub mod breakpoint;
 pub mod records;
 pub mod ring;
 

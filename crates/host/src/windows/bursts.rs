@@ -6,8 +6,8 @@
 //!
 //! # Strategy
 //! A burst lasts for some [`length`] of the process's CPU time. Its cost is the time of the runtime's own work, which the runtime adds up, and
-//! what translated code takes beyond native code. The latter is measured by executions that are counted natively, too ([`super::gauge`]).
-//! Until enough of them are known it is taken for half of the native time. The work of the keeper and of this process counts besides.
+//! what translated code takes beyond native code. The latter is taken for half of the native time ([`SLOWDOWN`]).
+//! The work of the keeper and of this process counts besides.
 //! The next burst begins when the native time since the start has earned what all bursts have cost and what the last one cost.
 //!
 //! The first process of a run has some time in advance ([`CREDIT`]), so that a short run has a burst, too. A long run is not dearer by that.
@@ -15,22 +15,22 @@
 //!
 //! # Weights
 //! A burst stands for its own native time and for the native time since the burst before. So the counts add up to those of the
-//! whole time when they are scaled by the time after the last burst, as far as the slowdown is what it is taken for.
-//! Weights are made with the one that is assumed, as the measured one is best known at the end. Then [`Bursts::correction`] says by
-//! what all native times of bursts are to be multiplied.
+//! whole time when they are scaled by the time after the last burst, as far as the slowdown is what it is taken for ([`FACTOR_ERROR`]).
+//!
+//! # Not measured
+//! Nothing that a program executes is counted natively, so the slowdown of this program is not known. Debug registers could count, by perf events.
+//! But on virtual machines the kernel then sends a SIGTRAP to the program once in some hundred thousand of these events, which ends it.
 
 use std::time::{Duration, Instant};
 
 use trommel_profile::windows::Windows;
 
 use crate::kernel::clocks::stamp;
-use crate::windows::gauge::{Measured, Speed, Trial, wanted};
 
-/// Time that translated code with counters takes, over that of native code, where it is not measured: between 1.1 and 1.9 on the programs of
-/// `docs/performance.md`.
+/// Time that translated code with counters takes, over that of native code: between 1.1 and 1.9 on the programs of `docs/performance.md`.
 const SLOWDOWN: f64 = 1.5;
-/// Its relative standard error, so that nearly all of these programs are within its limits.
-const UNCERTAINTY: f64 = 0.136;
+/// Its relative standard error, and so that of what a burst stands for. Nearly all of these programs are within its limits.
+pub const FACTOR_ERROR: f64 = 0.136;
 /// Expected cost of a burst before there was one, in nanoseconds.
 const GUESS: f64 = 30e6;
 /// The same for a program that another process of the run has executed, with what it takes to attach to it and to learn of its code.
@@ -84,8 +84,6 @@ pub struct Bursts {
     /// CPU time of the process when it was looked at last.
     seen: u64,
     spent: Spent,
-    /// The speed of bursts.
-    speed: Speed,
     /// A burst is going on, or asked for.
     on: bool,
     refused: Refused,
@@ -101,8 +99,6 @@ struct Spent {
     executed: f64,
     /// The same of the last.
     last: (f64, f64),
-    /// Time that measuring the speed has taken.
-    measuring: f64,
     /// The runtime's own work so far.
     work: u64,
     /// CPU time of the keeper.
@@ -126,8 +122,6 @@ pub struct Sample {
     pub weight: f64,
     /// Native time of what it executed, in nanoseconds, at the slowdown that is assumed.
     pub covered: f64,
-    /// The same under control.
-    pub executed: f64,
 }
 
 /// CPU time of a burst at a budget in percent.
@@ -161,11 +155,9 @@ impl Bursts {
                 own: 0.0,
                 executed: 0.0,
                 last: (GUESS, 0.0),
-                measuring: 0.0,
                 work: 0,
                 keeper: 0,
             },
-            speed: Speed::default(),
             on: true,
             refused: Refused::default(),
         }
@@ -206,47 +198,23 @@ impl Bursts {
         Sample {
             weight: (before + covered) / covered,
             covered,
-            executed,
         }
-    }
-
-    /// A trial of the speed has ended.
-    pub fn tried(&mut self, trial: &Trial) {
-        self.spent.measuring += trial.paid;
-        self.speed.add(trial);
-    }
-
-    /// Time of a burst over that of native code, as far as is known.
-    fn slowdown(&self) -> f64 {
-        let known = self.speed.measured().filter(Measured::is_known);
-        known.map_or(SLOWDOWN, |measured| measured.slowdown)
     }
 
     /// Native time of what was executed in bursts.
     fn covered(&self) -> f64 {
-        self.spent.executed / self.slowdown()
+        self.spent.executed / SLOWDOWN
     }
 
     /// Time by which a burst made the program longer: the last one.
     fn cost_of_last(&self) -> f64 {
         let (own, executed) = self.spent.last;
-        (own - executed / self.slowdown()).max(0.0)
+        (own - executed / SLOWDOWN).max(0.0)
     }
 
     /// Time by which all of them have made it longer.
     fn cost(&self) -> f64 {
-        (self.spent.own - self.covered()).max(0.0) + self.spent.measuring
-    }
-
-    /// Factor of the native times of bursts, as samples have them: the slowdown that was assumed over the measured one.
-    pub fn correction(&self) -> f64 {
-        SLOWDOWN / self.slowdown()
-    }
-
-    /// The relative standard error of the slowdown, and so of what a burst stands for.
-    pub fn factor_error(&self) -> f64 {
-        let known = self.speed.measured().filter(Measured::is_known);
-        known.map_or(UNCERTAINTY, |measured| measured.relative_error())
+        (self.spent.own - self.covered()).max(0.0)
     }
 
     /// A burst was refused.
@@ -260,7 +228,6 @@ impl Bursts {
     /// Native time up to the moment when the process has used so much CPU time, with that of what bursts executed.
     fn native_until(&self, cpu: u64) -> f64 {
         self.spent.native + self.covered() + cpu.saturating_sub(self.ended) as f64
-            - self.spent.measuring
     }
 
     /// Returns whether the next burst is to begin, when the process has used so much CPU time, and `host` is what it is charged of ours, without the keeper. Then
@@ -286,27 +253,6 @@ impl Bursts {
         Duration::from_nanos(self.native_until(self.seen.max(self.ended)) as u64)
     }
 
-    fn speed_in_words(&self) -> String {
-        let Some(measured) = self.speed.measured() else {
-            let why = match wanted(self.length()) {
-                Some(_) => "no instruction was counted natively for long enough",
-                None => "instructions are not counted natively here, or that takes too long",
-            };
-            return format!("; taken to be {SLOWDOWN} times as long as native code, as {why}");
-        };
-        let ratio = format!("{:.2} ± {:.2}", measured.slowdown, measured.error);
-        let by = format!(
-            "by {} executions that were counted natively, too",
-            measured.executions
-        );
-        match measured.is_known() {
-            true => format!("; {ratio} times as long as native code, {by}"),
-            false => format!(
-                "; taken to be {SLOWDOWN} times as long as native code, as {ratio} {by} is too little to know"
-            ),
-        }
-    }
-
     /// The account of a program that was over before its first burst.
     pub fn none(budget: f64) -> Windows {
         let natively = Self::begins_after(budget);
@@ -325,7 +271,7 @@ impl Bursts {
         let native = self.native_until(self.seen);
         let mut pacing = format!("{} ms of CPU time each", self.length().as_millis());
         if self.taken > 0 {
-            pacing += &self.speed_in_words();
+            pacing += &format!("; taken to be {SLOWDOWN} times as long as native code");
         }
         if self.refused.count != 0 {
             pacing += &format!("; {} refused: {}", self.refused.count, self.refused.why);

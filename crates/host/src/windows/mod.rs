@@ -1,6 +1,5 @@
 //! Windows of one process: their begin, their budget, and their end.
 pub mod bursts;
-pub mod gauge;
 pub mod pacer;
 pub mod sampling;
 pub mod toll;

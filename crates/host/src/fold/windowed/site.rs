@@ -35,29 +35,6 @@ impl Draws {
         self.in_window += times;
     }
 
-    /// Times that it was seen in a window.
-    pub(in crate::fold) const fn times_in(&self, window: u64) -> u64 {
-        if self.window == window {
-            self.in_window
-        } else {
-            0
-        }
-    }
-
-    /// The mean number of times that it was seen in one of the `earlier` windows before this one.
-    pub(in crate::fold) fn mean_before(&self, window: u64, earlier: u64) -> f64 {
-        let all = self.samples + self.in_window - self.times_in(window);
-        all as f64 / earlier as f64
-    }
-
-    /// The number of windows that would differ as much if each saw it equally often, of those that are settled.
-    pub(in crate::fold) fn evenness(&self) -> f64 {
-        match self.variance > 0.0 {
-            true => self.executions * self.executions / self.variance,
-            false => 0.0,
-        }
-    }
-
     /// Adds the window that it was seen in last.
     pub(in crate::fold) fn settle(&mut self) {
         let n = std::mem::take(&mut self.in_window);

@@ -10,7 +10,6 @@ use crate::serve::series::Figures;
 use crate::takeover::keeper::{Inbox, Keeper, Message};
 use crate::windows::Own;
 use crate::windows::bursts::{Burst, Bursts};
-use crate::windows::gauge::{self, Gauge};
 
 /// The line to the keeper of a process that is controlled in bursts.
 pub struct Line {
@@ -26,23 +25,6 @@ pub(super) struct InBursts {
     line: Line,
     /// Control has ended.
     parted: bool,
-    /// Instructions that are counted natively.
-    gauge: Option<Gauge>,
-}
-
-impl InBursts {
-    /// Returns true if no instruction is counted natively, any more.
-    fn is_free(&mut self) -> bool {
-        let Some(gauge) = &self.gauge else {
-            return true;
-        };
-        let Some(trial) = gauge.end() else {
-            return false;
-        };
-        self.account.tried(&trial);
-        self.gauge = None;
-        true
-    }
 }
 
 impl Process {
@@ -52,7 +34,6 @@ impl Process {
             account,
             line,
             parted: false,
-            gauge: None,
         });
     }
 
@@ -92,10 +73,9 @@ impl Process {
             folder,
             shared,
             served,
-            identity,
             ..
         } = self;
-        let Some(InBursts { account, gauge, .. }) = bursts else {
+        let Some(InBursts { account, .. }) = bursts else {
             return;
         };
         let figures = Figures::read(shared.control());
@@ -103,9 +83,6 @@ impl Process {
         let sample = account.over(burst, work);
         let done = folder.burst(shared, sample.weight, sample.covered);
         served.report(done, folder);
-        *gauge = gauge::wanted(account.length())
-            .map(|times| folder.often(times, gauge::PLACES))
-            .and_then(|often| Gauge::begin(identity.pid, &often, sample.executed));
     }
 
     /// A burst was refused.
@@ -115,11 +92,10 @@ impl Process {
         }
     }
 
-    /// Asks for the next burst if it is due, and no instruction is counted. `own`: our own CPU time so far.
+    /// Asks for the next burst if it is due. `own`: our own CPU time so far.
     pub(crate) fn ask_for_burst(&mut self, own: impl FnOnce() -> Own) {
         if let Some(bursts) = self.bursts.as_mut().filter(|bursts| !bursts.parted)
             && self.end == End::No
-            && bursts.is_free()
             && let Some(cpu) = cpu_of(self.identity.pid)
             && bursts.account.is_due(cpu, charged(own()))
         {

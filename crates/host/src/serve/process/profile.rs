@@ -199,11 +199,6 @@ impl Process {
         let windows = self.windows.take();
         let windows = windows.and_then(|mut windows| windows.take(&self.shared, host));
         let bursts = self.bursts.take();
-        if let Some(bursts) = &bursts {
-            let account = &bursts.account;
-            self.folder
-                .correct_bursts(account.correction(), account.factor_error());
-        }
         windows.or_else(|| Some(bursts?.account.account(host)))
     }
 }

@@ -30,6 +30,7 @@ use crate::serve::series::Series;
 use crate::serve::turns::WhyAttached;
 use crate::takeover::detach::started;
 use crate::windows::Windows;
+use crate::windows::bursts::FACTOR_ERROR;
 
 impl Session<'_> {
     /// Observes a process that runs `program` and is under control because of `why`.
@@ -137,7 +138,7 @@ impl Session<'_> {
             folder = folder.of_converge(Converge::new(limit, rate).calling(pid));
         }
         if self.options.bursts {
-            return folder.of_bursts();
+            return folder.of_bursts(FACTOR_ERROR);
         }
         let Some(toll) = self.means.toll else {
             return folder;
