@@ -238,6 +238,9 @@ impl Process {
         match self.windows.as_ref().and_then(Windows::often) {
             None => {
                 let longest = self.folder.converge_pause().unwrap_or(IDLE);
+                let longest = self
+                    .pause_of_bursts()
+                    .map_or(longest, |pause| pause.min(IDLE));
                 (age / 16).clamp(SHORTEST, longest)
             }
             Some(often) => (age / 4).clamp(SHORTEST * 4, often),

@@ -65,9 +65,9 @@ use crate::serve::recording::Ancestor;
 use crate::serve::series::{self};
 use crate::serve::turns::WhyAttached;
 use crate::takeover::forked::Forked;
+use crate::windows::Own;
 use crate::windows::pacer;
 use crate::windows::sampling;
-use crate::windows::{self, Own};
 use arrivals::{Arrival, Traced};
 use cost::{cost, host_cpu, part};
 use native::Execed;
@@ -248,7 +248,8 @@ impl<'a> Session<'a> {
             (1.., Some(_), _) if attached => sampling::OFTEN,
             (1.., Some(_), _) => sampling::RARE,
             (0, _, false) if self.options.stress.bursts != 0 => BRIEF,
-            (0, _, false) if self.options.bursts => windows::bursts::OFTEN,
+            // Each process says when its next burst may be due.
+            (0, _, false) if self.options.bursts => IDLE,
             (0, _, true) => series::PERIOD,
             (0, _, false) if attached => OFTEN,
             (0, _, false) => IDLE,

@@ -45,8 +45,8 @@ const SHORTEST: f64 = 20.0;
 const LONGEST: f64 = 40.0;
 /// Native CPU time until the next try after a burst was refused, in nanoseconds.
 const PATIENCE: f64 = 1e9;
-/// From one look to the next.
-pub const OFTEN: Duration = Duration::from_millis(20);
+/// From one look to the next, at least.
+const OFTEN: Duration = Duration::from_millis(20);
 /// Least part of a budget that the program may spend, whatever the host takes.
 const LEAST: f64 = 0.25;
 
@@ -83,6 +83,9 @@ pub struct Bursts {
     ended: u64,
     /// CPU time of the process when it was looked at last.
     seen: u64,
+    /// The same, and time in which the next burst cannot become due, if one processor executes the process.
+    looked: Duration,
+    pause: f64,
     spent: Spent,
     /// A burst is going on, or asked for.
     on: bool,
@@ -150,6 +153,8 @@ impl Bursts {
             taken: 0,
             ended: 0,
             seen: 0,
+            looked: Duration::ZERO,
+            pause: 0.0,
             spent: Spent {
                 native: 0.0,
                 own: 0.0,
@@ -233,7 +238,10 @@ impl Bursts {
     /// Returns whether the next burst is to begin, when the process has used so much CPU time, and `host` is what it is charged of ours, without the keeper. Then
     /// it is taken for begun.
     pub fn is_due(&mut self, cpu: Duration, host: Duration) -> bool {
+        let rests = std::mem::replace(&mut self.looked, cpu) == cpu;
         if self.on {
+            // One that goes on ends no sooner than the process does something.
+            self.pause = if rests { f64::INFINITY } else { 0.0 };
             return false;
         }
         self.seen = cpu.as_nanos() as u64;
@@ -242,10 +250,16 @@ impl Bursts {
         let budget = self.terms.budget / 100.0;
         let share = (budget - own).max(budget * LEAST);
         let credit = if self.terms.first { CREDIT } else { 0.0 };
-        let earned = share * native + credit >= self.cost() + self.cost_of_last()
-            && native >= self.refused.until;
-        self.on = earned || self.terms.hasty;
+        let due = (self.cost() + self.cost_of_last() - credit) / share;
+        self.pause = due.max(self.refused.until) - native;
+        self.on = self.pause <= 0.0 || self.terms.hasty;
         self.on
+    }
+
+    /// Time for which the process need not be looked at. So many processors execute it at most.
+    pub fn pause(&self, processors: u32) -> Duration {
+        let nanos = self.pause / f64::from(processors.max(1));
+        Duration::from_nanos(nanos as u64).max(OFTEN)
     }
 
     /// CPU time that the process would have used without us when it was looked at last.
@@ -355,10 +369,19 @@ mod tests {
             !bursts.is_due(Duration::from_secs(9), Duration::ZERO),
             "one goes on"
         );
+        assert_eq!(bursts.pause(2), OFTEN);
+        assert!(!bursts.is_due(Duration::from_secs(9), Duration::ZERO));
+        assert!(
+            bursts.pause(2) > Duration::from_secs(9),
+            "nothing is done in it"
+        );
         let _ = bursts.over(&burst(0, 15), 0);
         // 5 ms were paid, and 5 more will be: 100 ms, of which the burst itself has 10.
         let at = |ms: u64| Duration::from_millis(15 + ms);
+        assert!(!bursts.is_due(at(10), Duration::ZERO));
+        assert_eq!(bursts.pause(2), Duration::from_millis(40));
         assert!(!bursts.is_due(at(89), Duration::ZERO));
+        assert_eq!(bursts.pause(2), OFTEN);
         assert!(bursts.is_due(at(91), Duration::ZERO));
         assert!(!bursts.is_due(at(900), Duration::ZERO), "it goes on");
     }

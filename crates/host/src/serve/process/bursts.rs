@@ -1,7 +1,10 @@
 //! Bursts of control of one process: taken note of, and asked for.
 
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::Process;
 use crate::kernel::clocks::cpu_of;
@@ -40,6 +43,12 @@ impl Process {
     /// Returns true while it has a keeper that controls it in bursts.
     pub(crate) fn is_kept(&self) -> bool {
         self.bursts.as_ref().is_some_and(|bursts| !bursts.parted)
+    }
+
+    /// Time in which no burst of it can become due, while it has a keeper.
+    pub(super) fn pause_of_bursts(&self) -> Option<Duration> {
+        let bursts = self.bursts.as_ref().filter(|bursts| !bursts.parted)?;
+        Some(bursts.account.pause(processors()))
     }
 
     /// News of its bursts since the last call.
@@ -102,6 +111,15 @@ impl Process {
             bursts.line.keeper.burst();
         }
     }
+}
+
+/// Processors that may execute a process.
+fn processors() -> u32 {
+    static PROCESSORS: OnceLock<u32> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| {
+        let online = sysconf(SysconfVar::_NPROCESSORS_ONLN);
+        online.ok().flatten().map_or(1, |n| n as u32)
+    })
 }
 
 /// Returns what a process is charged of our time.
