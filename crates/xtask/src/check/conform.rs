@@ -1,14 +1,17 @@
 //! Public conformance suites, natively and under `trommel record`, or with `--run` under `trommel run`:
-//! gcc's execution tests, the Linux Test Project's tests of system calls, the Open POSIX Test
-//! Suite, CPython's tests, and the programs that rr and Valgrind are tested with. None of their code is kept here.
+//! gcc's execution tests, FEX's tests of instructions, the Linux Test Project's tests of system calls, the Open POSIX Test
+//! Suite, CPython's tests, and the programs that DynamoRIO, rr and Valgrind are tested with. None of their code is kept here.
 //!
 //! A suite's results are compared, not judged: a test that fails natively has to fail the same way.
 //! A test that differs is repeated natively, which shows whether it differs from itself, and then under
 //! trommel. Only a test that never agrees counts as different. One that agrees at a later attempt is named.
 
+mod dynamorio;
+mod fex;
 mod gcc;
 mod ltp;
 mod posix;
+mod program;
 mod python;
 mod rr;
 mod valgrind;
@@ -95,6 +98,10 @@ pub(crate) struct Args {
 /// Suites that are compared.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Suite {
+    /// Programs that DynamoRIO is tested with.
+    Dynamorio,
+    /// FEX's tests of instructions.
+    Fex,
     /// Execution tests of gcc.
     Gcc,
     /// Tests of system calls of the Linux Test Project.
@@ -113,6 +120,8 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     let ways: &[Way] = if args.run { &TRACED } else { &RECORDED };
     let (from, names) = (args.from.clone(), args.names.as_slice());
     match args.suite {
+        Suite::Dynamorio => dynamorio::run(ways, from, names),
+        Suite::Fex => fex::run(ways, from, names),
         Suite::Gcc => gcc::run(ways, from, names),
         Suite::Ltp => ltp::run(ways, from, names),
         Suite::Posix => posix::run(ways, from, names),
