@@ -34,7 +34,7 @@ const HEADERS: [&str; 10] = [
     "core/unix",
     "suite/tests",
 ];
-/// What the build would find out about the machine.
+/// Macros that say what the build would find out about the machine.
 const MACHINE: [&str; 11] = [
     "DYNAMORIO_INTERNAL",
     "DR__Bool_EXISTS",

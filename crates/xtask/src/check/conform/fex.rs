@@ -52,7 +52,7 @@ impl Test {
     }
 }
 
-/// What the tests of a run printed: lines by test.
+/// Lines that the tests of a run printed, by test.
 type Seen = BTreeMap<String, Vec<String>>;
 
 struct Runner {
