@@ -26,6 +26,7 @@ use crate::args::{ExportArgs, SelectArgs};
 use crate::exit;
 use crate::load;
 use crate::output;
+use crate::pipes;
 use crate::report::processes::Row;
 
 /// Runs the command.
@@ -420,6 +421,7 @@ fn write(
         let done = export(&mut stdout).and_then(|()| stdout.flush());
         done.map(|()| None).map_err(anyhow::Error::from)
     } else {
+        let _read = pipes::wait(out)?;
         trommel_store::write_file(out, export)
             .map(|written| written.old)
             .map_err(anyhow::Error::from)

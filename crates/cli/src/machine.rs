@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::{Result, bail};
@@ -16,6 +17,7 @@ use crate::inherited;
 use crate::next::next_steps;
 use crate::output;
 use crate::page;
+use crate::pipes;
 use crate::report::summary::{self, Focus};
 
 /// Percent of all processors' time, where nothing is said.
@@ -31,6 +33,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if let Some(page) = &args.html {
         page::check(page)?;
     }
+    let outputs = [Some(&args.output), args.html.as_ref()];
+    let _outputs = pipes::wait_for_all(outputs.into_iter().flatten().map(PathBuf::as_path))?;
     let subject = match (args.all, args.pid) {
         (true, _) => Subject::Machine,
         (false, Some(pid)) => Subject::Process(pid),

@@ -37,6 +37,7 @@ mod next;
 mod others;
 mod output;
 mod page;
+mod pipes;
 mod prefetches;
 mod query;
 mod record;

@@ -32,6 +32,7 @@ use crate::args::{LaterLoad, ModelArgs};
 use crate::exit::{self, ProgramEnd};
 use crate::json::Json;
 use crate::output::{self, grouped, printable};
+use crate::pipes;
 use crate::query;
 use crate::report::place::{modules, place};
 use crate::report::queries;
@@ -74,6 +75,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
     if let Some(to) = &args.output {
         trommel_store::check_destination(to)?;
     }
+    let _read = args.output.as_deref().map(pipes::wait).transpose()?;
     let (recording, main) = recorded(args)?;
     if recording.trace.is_empty() {
         bail!(

@@ -21,6 +21,7 @@ use trommel_query::{Program, assemble, format, image, parse};
 
 use crate::args::QueryCommand;
 use crate::output::{self, printable};
+use crate::pipes;
 use source::{Source, bytes, complain, name, text, text_of};
 
 /// Runs the command.
@@ -173,7 +174,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_special = fs::metadata(&path).is_ok_and(|m| !m.is_file());
     let written = if is_special {
-        fs::write(&path, bytes)
+        pipes::create(&path).and_then(|mut file| file.write_all(bytes))
     } else {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.tmp", std::process::id()));

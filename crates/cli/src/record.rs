@@ -48,6 +48,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return machine::run(args);
     }
     let (planned, args) = plan::of(args)?;
+    let _outputs = planned.outputs;
     let to = args.stats.as_deref().map(stats::open).transpose()?;
     if let Some(costly) = planned.costly.filter(|_| !args.quiet) {
         output::complain(&costly);

@@ -1,7 +1,6 @@
 //! `trommel.stats/1`: what `run --stats` and `record --stats` write. See `docs/json.md`.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use trommel_profile::Profile;
 
 use crate::json::{Json, Named};
 use crate::output;
+use crate::pipes;
 use crate::prefetches;
 
 /// Parts of the runtime, as `trommel_queue::work::Part` numbers them.
@@ -30,7 +30,7 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn Write>> {
         output::check_open()?;
         return Ok(Box::new(io::stdout()));
     }
-    let file = File::create(path)
+    let file = pipes::create(path)
         .with_context(|| format!("{}: cannot write the statistics", path.display()))?;
     Ok(Box::new(file))
 }

@@ -15,6 +15,7 @@ use trommel_tuple::{Ended, Events, Kind, Outcomes, Place, Tuple};
 use crate::args::{StreamArgs, StreamCommand};
 use crate::json::Json;
 use crate::output::{self, grouped, printable};
+use crate::pipes;
 
 /// Runs the command.
 pub(crate) fn run(args: &StreamArgs) -> Result<ExitCode> {
@@ -201,6 +202,12 @@ fn convert(path: &Path, out: &Path, event: Option<Kind>) -> Result<()> {
             "{}: is both input and output; name another output",
             out.display()
         );
+    }
+    if fs::metadata(out).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        let file = pipes::create(out);
+        let file = file.with_context(|| format!("{}: cannot write there", out.display()))?;
+        let done = write_all(&mut reader, path, BufWriter::new(file), target, event);
+        return done.with_context(|| format!("{}: not written", out.display()));
     }
     // Written under another name: a conversion that fails must leave no half of a stream.
     let mut temporary = out.as_os_str().to_owned();

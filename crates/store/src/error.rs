@@ -58,7 +58,7 @@ pub enum StoreError {
         what: String,
     },
     /// The destination cannot be a file.
-    #[error("{}: cannot write there: {what}; name another file with -o", path.display())]
+    #[error("{}: cannot write there: {what}; name another file", path.display())]
     Destination {
         /// The path as given.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum StoreError {
         what: String,
     },
     /// The file system is full.
-    #[error("{}: cannot write: {source}; free some space or name a file elsewhere with -o ({kept})", path.display())]
+    #[error("{}: cannot write: {source}; free some space or name a file elsewhere ({kept})", path.display())]
     Full {
         /// The path as given.
         path: PathBuf,

@@ -21,6 +21,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use trommel_tuple::stream::outlet::Outlet;
+
 use crate::error::{Left, StoreError};
 use crate::held::Held;
 
@@ -55,7 +57,7 @@ pub(crate) fn replace(
 ) -> Result<Written, StoreError> {
     let Some(target) = target(path)? else {
         let failed = |kept| move |source| StoreError::write(path, source, kept);
-        let device = OpenOptions::new().write(true).open(path);
+        let device = Outlet::open(path, OpenOptions::new().write(true));
         let mut device = device.map_err(failed(Left::Nothing))?;
         write(&mut device).map_err(failed(Left::Part))?;
         return Ok(Written {
@@ -375,7 +377,7 @@ mod tests {
             .expect_err("the disk is full")
             .to_string();
         assert!(
-            error.contains("earlier file is untouched") && error.contains("-o"),
+            error.contains("earlier file is untouched") && error.contains("free some space"),
             "{error}"
         );
         assert_eq!(fs::read(&path).expect("file"), b"earlier");

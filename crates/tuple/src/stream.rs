@@ -5,7 +5,7 @@
 //!
 //! Strategy: our own format (`.tstream`: [`Writer`], [`tstream`]) in independent, checked, compressed
 //! blocks with kinds and modules; and `raw16` ([`raw16`]), packed little-endian pc and value, plain
-//! or compressed with zstd, without kinds. [`open`] recognises what a file is.
+//! or compressed with zstd, without kinds. [`open`] recognises what a file is. Outputs that may be pipes are [`outlet`]s.
 //!
 //! Invariants: a reader never panics and never allocates more than a block on any input; a file cut
 //! short is read up to its last whole block, and [`End::CutShort`] says so.
@@ -13,6 +13,7 @@
 mod block;
 mod error;
 mod open;
+pub mod outlet;
 pub mod raw16;
 pub mod tstream;
 

@@ -21,6 +21,7 @@ use crate::args::{MergeArgs, SelectArgs};
 use crate::exit;
 use crate::load;
 use crate::output;
+use crate::pipes;
 
 /// A file or database that was added.
 struct Input {
@@ -46,6 +47,7 @@ struct Merge {
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
     exit::survive_file_limit();
     trommel_store::check_destination(&args.output)?;
+    let _read = pipes::wait(&args.output)?;
     warn_of_twins(&args.inputs);
     let no_database = !args.inputs.iter().any(|path| path.is_dir());
     if no_database && (args.since.is_some() || args.until.is_some()) {

@@ -32,6 +32,7 @@ use crate::exit;
 use crate::json::Json;
 use crate::load;
 use crate::output;
+use crate::pipes;
 use crate::report::view::View;
 
 const FRAME: &str = include_str!("page.html");
@@ -73,6 +74,7 @@ pub(crate) fn check(to: &Path) -> Result<()> {
 /// Writes a page, of waits if it is about time off CPU.
 fn write(loaded: load::Loaded, to: &Path, off_cpu: bool) -> Result<()> {
     check(to)?;
+    let _read = pipes::wait(to)?;
     let (profile, rows, _) = loaded.merge()?;
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();

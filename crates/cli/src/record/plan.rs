@@ -5,6 +5,7 @@
 //! that: services, simulated caches, convergence. Then the program is found, and the destinations are tried.
 
 use std::ffi::{CString, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -28,6 +29,7 @@ use crate::compress;
 use crate::host::{self, Options};
 use crate::inherited;
 use crate::page;
+use crate::pipes::{self, Held};
 use crate::query;
 use crate::report::summary::Focus;
 use crate::services::{self, Offered};
@@ -39,6 +41,8 @@ const USUAL_RATE: f64 = 1000.0;
 /// A recording that can begin.
 pub(super) struct Plan {
     pub(super) options: Options,
+    /// Readers of its outputs, until all is written.
+    pub(super) outputs: Vec<Held>,
     /// Purpose of the summary.
     pub(super) focus: Focus,
     /// Words about the cost, where it is much.
@@ -107,7 +111,7 @@ pub(super) fn of(mut args: RecordArgs) -> Result<(Plan, RecordArgs)> {
     let costly = forecast::of(&args, &wanted.compressor, kinds, converge, in_windows);
     let costly = costly.or(counted_down);
     let (program, arguments) = program(&mut args)?;
-    check_destinations(&args)?;
+    let outputs = check_destinations(&args)?;
     let sampling = sampling(&args, &wanted);
     let natively = match args.budget {
         Some(budget) if wanted.in_bursts && args.pid.is_none() => Bursts::begins_after(budget),
@@ -151,6 +155,7 @@ pub(super) fn of(mut args: RecordArgs) -> Result<(Plan, RecordArgs)> {
     };
     let plan = Plan {
         options,
+        outputs,
         focus,
         costly,
     };
@@ -221,7 +226,8 @@ fn program(args: &mut RecordArgs) -> Result<(launch::Program, Vec<OsString>)> {
     host::running(pid)
 }
 
-fn check_destinations(args: &RecordArgs) -> Result<()> {
+/// Checks where the results go, and waits for readers of pipes among them.
+fn check_destinations(args: &RecordArgs) -> Result<Vec<Held>> {
     trommel_store::check_destination(&args.output)?;
     if let Some(page) = &args.html {
         page::check(page)?;
@@ -229,7 +235,13 @@ fn check_destinations(args: &RecordArgs) -> Result<()> {
     if let Some(stream) = &args.stream {
         trommel_store::check_destination(stream)?;
     }
-    Ok(())
+    let others = [&args.html, &args.stream, &args.messages];
+    let others = others.into_iter().flatten();
+    pipes::wait_for_all(
+        std::iter::once(&args.output)
+            .chain(others)
+            .map(PathBuf::as_path),
+    )
 }
 
 /// Windows, where they were asked for.

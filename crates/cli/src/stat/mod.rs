@@ -30,6 +30,7 @@ use crate::exit::{self, ProgramEnd};
 use crate::host::{self, Options};
 use crate::load;
 use crate::output;
+use crate::pipes;
 use native::Native;
 
 /// A process of a run.
@@ -165,9 +166,11 @@ fn write(
         write::text(&mut text, measured, compared.zip(args.baseline.as_deref()))?;
     }
     match &args.output {
-        Some(path) => std::fs::write(path, &text).map_err(|e| {
-            anyhow::anyhow!("{}: {e}; name a file that can be written", path.display())
-        })?,
+        Some(path) => pipes::create(path)
+            .and_then(|mut file| file.write_all(&text))
+            .map_err(|e| {
+                anyhow::anyhow!("{}: {e}; name a file that can be written", path.display())
+            })?,
         // The program's own output is on stdout.
         None => output::stderr().write_all(&text)?,
     }

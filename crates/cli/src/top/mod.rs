@@ -30,6 +30,7 @@ use trommel_tuple::{Kind, KindSet};
 use crate::args::TopArgs;
 use crate::compress;
 use crate::output;
+use crate::pipes;
 use crate::record::CHEAP_KINDS;
 use crate::report::table::Style;
 use collect::{Profiler, Settings};
@@ -167,7 +168,7 @@ fn start(args: &TopArgs) -> Result<Program> {
     let [out, errors] = match &args.output {
         None => [Stdio::null(), Stdio::null()],
         Some(to) => {
-            let file = File::create(to);
+            let file = pipes::create(to);
             let file = file.with_context(|| format!("{}: cannot be written", to.display()))?;
             [file.try_clone()?.into(), file.into()]
         }

@@ -266,7 +266,7 @@ fn without_directory() -> Result<(), String> {
         return Ok(());
     }
     let said = fs::read_to_string(recorded.scratch.path("said")).map_err(|e| e.to_string())?;
-    let wanted = "trommel: out/app.fdata: cannot write there: the directory out is gone; name another file with -o\n";
+    let wanted = "trommel: out/app.fdata: cannot write there: the directory out is gone; name another file\n";
     match ended.code() == Some(1) && said == wanted && !dir.exists() {
         true => Ok(()),
         false => Err(format!("{ended}: {said}")),

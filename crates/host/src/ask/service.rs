@@ -7,7 +7,6 @@ mod message;
 mod names;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use rustc_hash::FxHashMap;
 use trommel_profile::queries::{Count, Sent};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
+use trommel_tuple::stream::outlet::Outlet;
 
 use crate::channel::modules::Modules;
 
@@ -93,7 +93,7 @@ impl Service for Tabulate {
 
 /// Writes messages to a file, a line of JSON each.
 pub struct Write {
-    out: BufWriter<File>,
+    out: BufWriter<Outlet>,
     /// The reason why nothing is written any more.
     error: Option<io::Error>,
 }
@@ -105,7 +105,7 @@ impl Write {
     /// Errors of the system.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            out: BufWriter::new(File::create(path)?),
+            out: BufWriter::new(Outlet::create(path)?),
             error: None,
         })
     }

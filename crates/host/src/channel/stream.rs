@@ -1,11 +1,12 @@
 //! The event stream file of a recording.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use trommel_profile::Module;
 use trommel_tuple::Events;
+use trommel_tuple::stream::outlet::Outlet;
 use trommel_tuple::stream::{self, Writer};
 
 /// The stream file could not be written; the profile does not need it.
@@ -16,7 +17,7 @@ pub struct StreamError(pub io::Error);
 /// A stream file that can be written, with nothing in it changed yet: a program that does not start
 /// must not cost an earlier stream.
 pub struct Pending {
-    file: File,
+    file: Outlet,
     /// The file to remove when nothing comes of it.
     created: Option<PathBuf>,
 }
@@ -27,14 +28,14 @@ impl Pending {
     /// # Errors
     /// What the system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let existing = File::options().write(true).open(path);
+        let existing = Outlet::open(path, OpenOptions::new().write(true));
         match existing {
             Ok(file) => Ok(Self {
                 file,
                 created: None,
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
-                file: File::create(path)?,
+                file: Outlet::create(path)?,
                 created: Some(path.to_owned()),
             }),
             Err(error) => Err(error),
@@ -47,10 +48,10 @@ impl Pending {
     /// What the system says.
     pub fn begin(mut self) -> io::Result<StreamFile> {
         self.created = None;
-        let file = self.file.try_clone()?;
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
+        if self.file.file().metadata()?.is_file() {
+            self.file.file().set_len(0)?;
         }
+        let file = self.file.try_clone()?;
         Ok(StreamFile(Writer::new(file)?))
     }
 }
@@ -64,7 +65,7 @@ impl Drop for Pending {
 }
 
 /// A stream file being written.
-pub struct StreamFile(Writer<File>);
+pub struct StreamFile(Writer<Outlet>);
 
 impl StreamFile {
     /// A module, before the first event that refers to it.
@@ -92,6 +93,6 @@ impl StreamFile {
     /// # Errors
     /// What the system says.
     pub fn finish(self) -> io::Result<()> {
-        self.0.finish()?.sync_data().or(Ok(()))
+        self.0.finish()?.file().sync_data().or(Ok(()))
     }
 }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use trommel_tuple::stream::outlet;
 
 use crate::kernel::proc;
 use crate::kernel::sentinel::{self, Sentinel};
@@ -95,6 +96,9 @@ fn descends(pid: i32, ancestor: i32) -> bool {
 fn decide(signal: i32, info: &libc::siginfo_t) {
     // Asked for each signal, so that the next one is not taken for this one.
     let to_group = sentinel::got(signal);
+    if ASK.contains(&signal) {
+        outlet::interrupt();
+    }
     let target = TARGET.load(Ordering::SeqCst);
     if target <= 0 {
         if ASK.contains(&signal) {
