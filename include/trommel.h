@@ -126,11 +126,11 @@ static inline long trommel_changed(const void *from, const void *to)
     return trommel_request(TROMMEL_CHANGED, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* No events are collected from here on, and no traces started. This thread stops at once, others when they leave
- * the piece of code that they are in. Existing traces stay. The report says so. */
+/* Nothing is observed from here on: no events are collected, no queries asked, and no traces started. This thread
+ * stops at once, others when they leave the piece of code that they are in. Existing traces stay. The report says so. */
 static inline long trommel_stop(void) { return trommel_request(TROMMEL_STOP, 0, 0); }
 
-/* Events are collected and traces started again, as at the start of the program. */
+/* Events are collected, queries asked and traces started again, as at the start of the program. */
 static inline long trommel_start(void) { return trommel_request(TROMMEL_START, 0, 0); }
 
 /* The process runs natively from here on, for good. */

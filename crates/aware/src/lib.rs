@@ -280,13 +280,13 @@ pub fn changed(code: Range<*const u8>) -> Answer {
     range(Request::Changed, code)
 }
 
-/// No events are collected from here on, by this thread at once, by others when they leave the piece of code that
-/// they are in; the report says so. No traces are started, and those that are there stay.
+/// Nothing is observed from here on: no events are collected and no queries are asked. This thread stops at once, others do when
+/// they leave the piece of code that they are in. The report says so. No traces are started, and those that are there stay.
 pub fn stop() -> Answer {
     plain(Request::Stop, 0, 0)
 }
 
-/// Events are collected again, as they are from the start of the program, and traces started.
+/// Events are collected and queries asked again, as they are from the start of the program, and traces started.
 pub fn start() -> Answer {
     plain(Request::Start, 0, 0)
 }

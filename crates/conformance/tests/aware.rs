@@ -69,10 +69,7 @@ fn what_happens_between_stop_and_start_is_not_counted() {
     let data = scratch.path("data").to_string_lossy().into_owned();
     let [native, seen, told] = both(&program, &["part"], &["record", "-e", "call", "-o", &data]);
     assert_eq!(native, seen);
-    assert!(
-        told.contains("it stopped the collection of events itself"),
-        "{told}"
-    );
+    assert!(told.contains("it stopped the observation itself"), "{told}");
     let mut report = Command::new(trommel());
     let report = run(report.args(["report", "--json", &data]));
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
@@ -83,6 +80,36 @@ fn what_happens_between_stop_and_start_is_not_counted() {
     // Its child was made in between.
     assert_eq!(report["processes"].as_array().map(Vec::len), Some(2));
     assert_eq!(report["processes"][1]["events"]["call"]["seen"], 0);
+}
+
+/// Whatever observes: queries that send, that only count in generated code and that sample, and events beside them.
+#[test]
+fn nothing_observes_between_stop_and_start() {
+    const COUNTED: &str = "tag 1 symbol \"counted\";\nfor opSTORE 1";
+    let program = built("part_asked");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    let file = scratch.path("q.rpa").to_string_lossy().into_owned();
+    for (query, events) in [
+        ("always collect pc op1; send 1 stop;", "none"),
+        ("always collect pc op1; send 1 stop;", "call"),
+        ("always collect pc; count stop;", "none"),
+        ("every 2 collect pc res2; count send 1 stop;", "none"),
+    ] {
+        std::fs::write(&file, format!("{COUNTED} {query}\n")).expect("written");
+        let args = ["record", "-q", &file, "-e", events, "-o", &data];
+        let [native, seen, told] = both(&program, &["part"], &args);
+        assert_eq!(native, seen);
+        assert!(told.contains("it stopped the observation itself"), "{told}");
+        let report = run(Command::new(trommel()).args(["report", "--json", &data]));
+        let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+        let asked = &report["queries"]["queries"][0]["selected"][0];
+        assert_eq!(
+            report["queries"][0]["executed"], 1250,
+            "{query} {events}: {}",
+            report["queries"]
+        );
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub enum Unobserved {
     #[error("{0} child processes, which ran natively")]
     Children(u64),
     /// The program has stopped the collection so many times.
-    #[error("it stopped the collection of events itself{}", times(*.0))]
+    #[error("it stopped the observation itself{}", times(*.0))]
     Stopped(u64),
     /// The process outlived the run.
     #[error("it went on when the first program had ended")]

@@ -22,7 +22,7 @@
 //! | jit | pages of the range are not protected: fragments made from them compare their code |
 //! | volatile | nothing is made that leaves out an access to memory |
 //! | changed | fragments of the range are compared with the code before they are executed again |
-//! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
+//! | stop, start | no events are collected, no queries asked and no paths recorded in between: everything is made anew |
 //! | leave | the process is detached |
 //! | open, close, flush | as [`crate::engine::served`] says: they may wait, so they are answered when the lock is free |
 //! | post | queries are loaded or removed, as `crate::engine::served` says |
@@ -123,9 +123,12 @@ impl Runtime {
     }
 
     fn pause(&mut self, paused: bool) {
-        if core::mem::replace(&mut self.hints.paused, paused) == paused
-            || self.hints.kinds.is_empty()
-        {
+        if core::mem::replace(&mut self.hints.paused, paused) == paused {
+            return;
+        }
+        let asked = self.translator.asked();
+        let asks = asked.is_some_and(|asked| asked.pause(paused));
+        if self.hints.kinds.is_empty() && !asks {
             return;
         }
         if paused {

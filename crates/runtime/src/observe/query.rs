@@ -79,6 +79,8 @@ pub struct Asked {
     changing: bool,
     /// Counts are reported by window ([`crate::engine::queries::windows`]).
     by_window: bool,
+    /// Code that is made now has no probes, as the program has asked for.
+    paused: bool,
     /// All programs so far. Each stays, and is used again when it comes again.
     known: Vec<&'static Prepared>,
     /// Sites by program and address. They stay: code that leads to them may be executed at any time.
@@ -242,6 +244,7 @@ impl Asked {
             in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             changing,
             by_window,
+            paused: false,
             known: Vec::new(),
             sites: BTreeMap::new(),
         };
@@ -325,6 +328,13 @@ impl Asked {
         Some((load.id, load.prepared, load.ways))
     }
 
+    /// From now on code is made without probes, or with them again. Returns true if that makes a difference. What is executed in bursts
+    /// is trommel's own question, which stays.
+    pub(crate) fn pause(&mut self, paused: bool) -> bool {
+        self.paused = paused;
+        !self.in_bursts
+    }
+
     /// Returns true if there are several programs.
     pub(crate) fn are_many(&self) -> bool {
         self.loads.iter().flatten().count() > 1
@@ -392,6 +402,9 @@ impl Asked {
         class: Class,
         code: &[u8],
     ) -> Option<(About, u8)> {
+        if self.paused && !self.in_bursts {
+            return None;
+        }
         let known = match class {
             Class::Jcc(..) | Class::ShortBranch(_) => Some(Operation::Branch),
             Class::Jmp(_)
