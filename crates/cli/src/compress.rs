@@ -53,6 +53,9 @@ pub(crate) fn run(args: &CompressArgs) -> Result<ExitCode> {
         model: model(args),
         ..Options::default()
     };
+    output::last_words(
+        "interrupted while the stream was evaluated: nothing was reported; fewer compressors at a time take less",
+    );
     let (evaluations, modules) = evaluate(&specs, options, stream)?;
     if args.json {
         write_json(args, &evaluations, &modules)?;

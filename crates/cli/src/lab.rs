@@ -94,8 +94,28 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     };
     let mut report =
         Report::new(&lab, &args.out, all || args.html, experiments.len()).with_context(place)?;
+    let interrupted = |done: usize| {
+        let there = match done {
+            0 => "nothing was written yet".to_owned(),
+            n => format!(
+                "{n} of {} are whole, in {}",
+                output::number_of(experiments.len() as u64, "experiment"),
+                args.out.display()
+            ),
+        };
+        let kept = match &own {
+            Some(_) => "",
+            None => ". Recordings so far are kept, so the same command is quicker now",
+        };
+        output::last_words(&format!("interrupted: {there}{kept}"));
+    };
+    let mut done = 0;
+    interrupted(done);
     lab.run_each(&experiments, |experiment, found| {
-        report.add(experiment, found)
+        report.add(experiment, found)?;
+        done += 1;
+        interrupted(done);
+        Ok(())
     })?;
     let (done, written) = report.finish();
     let _ = write!(std::io::stderr(), "{clear}");
@@ -129,15 +149,21 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
 
 /// Writes the claims of an experiment, in lines that fit.
 fn shown(out: &mut impl Write, experiment: &Experiment, found: &Findings) -> io::Result<()> {
-    const MARGIN: usize = 16;
+    // Verdicts that are none are in parentheses.
+    let verdicts = if found.weak.is_some() { 15 } else { 13 };
+    let margin = verdicts + 3;
     let columns = output::width(&io::stdout());
     let title = format!("{}: {}", experiment.name, experiment.title);
     writeln!(out, "{}", output::wrapped(&title, 0, 2, columns))?;
     for claim in &found.claims {
-        for (verdict, text) in [(claim.verdict.words(), claim.paper), ("", &*claim.ours)] {
-            let text = output::wrapped(text, MARGIN, MARGIN, columns);
-            writeln!(out, "  {verdict:<13} {text}")?;
+        let verdict = found.verdict_of(claim);
+        for (verdict, text) in [(&*verdict, claim.paper), ("", &*claim.ours)] {
+            let text = output::wrapped(text, margin, margin, columns);
+            writeln!(out, "  {verdict:<verdicts$} {text}")?;
         }
+    }
+    if let Some(why) = &found.weak {
+        writeln!(out, "  {}", output::wrapped(why, 2, 2, columns))?;
     }
     // Without claims the reason is a note.
     for note in found.notes.iter().filter(|_| found.claims.is_empty()) {

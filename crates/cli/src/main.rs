@@ -113,8 +113,20 @@ fn said(answer: &clap::Error) -> ExitCode {
         true => Ok(()),
         false => output::check_open(),
     };
+    let print = || match answer.use_stderr() {
+        true => {
+            let stderr = std::io::stderr();
+            let text = match output::colours(&stderr) {
+                true => answer.render().ansi().to_string(),
+                false => answer.render().to_string(),
+            };
+            let text = output::fitted(&text, output::width(&stderr));
+            std::io::stderr().write_all(text.as_bytes())
+        }
+        false => answer.print(),
+    };
     let printed = open
-        .and_then(|()| answer.print().map_err(output::of_stdout))
+        .and_then(|()| print().map_err(output::of_stdout))
         .and_then(|()| std::io::stdout().flush().map_err(output::of_stdout));
     match printed.map_err(anyhow::Error::from) {
         Err(error) if !answer.use_stderr() && !output::is_closed_pipe(&error) => {

@@ -23,10 +23,10 @@ use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::queries::{Acted, Queries, Seen, Sent};
 use trommel_query::engine::Effect;
-use trommel_query::tag::{Located, tag};
+use trommel_query::tag::{Located, Rule, Where, tag};
 use trommel_query::{Program as Asked, image};
 
-use trommel_symbol::{Files, Symbols, launch};
+use trommel_symbol::{Files, Symbols, is_named, launch};
 
 use crate::args::{LaterLoad, ModelArgs};
 use crate::exit::{self, ProgramEnd};
@@ -76,7 +76,18 @@ pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
         trommel_store::check_destination(to)?;
     }
     let _read = args.output.as_deref().map(pipes::wait).transpose()?;
+    let name = args.program.first().map(|name| name.to_string_lossy());
+    let recording_of = format!(
+        "{} was recorded instruction by instruction",
+        name.unwrap_or_default()
+    );
+    output::last_words(&format!(
+        "interrupted while {recording_of}: nothing was reported; --instructions N records fewer"
+    ));
     let (recording, main) = recorded(args)?;
+    output::last_words(&format!(
+        "interrupted after {recording_of}, while the machine executed that: nothing was reported; --instructions N records fewer"
+    ));
     if recording.trace.is_empty() {
         bail!(
             "no instruction was recorded: the program ended before; leave out --every to begin at its first instruction"
@@ -185,6 +196,31 @@ fn recorded(args: &ModelArgs) -> Result<(Recording, Vec<u8>)> {
     Ok((recording, elf.as_os_str().as_bytes().to_vec()))
 }
 
+/// Rules whose modules have the names of their files: a user may name a link to one.
+fn real_names(rules: &[Rule], modules: &Modules) -> Vec<Rule> {
+    let real = |name: &String| {
+        let mut all = modules.list.iter();
+        let found = all.find(|module| is_named(&module.path, name));
+        found.map_or_else(
+            || name.clone(),
+            |module| String::from_utf8_lossy(&module.path).into_owned(),
+        )
+    };
+    let renamed = rules.iter().map(|rule| Rule {
+        tag: rule.tag,
+        place: match &rule.place {
+            Where::Module(name) => Where::Module(real(name)),
+            Where::Symbol(name) => Where::Symbol(name.clone()),
+            Where::Range { from, to, module } => Where::Range {
+                from: *from,
+                to: *to,
+                module: module.as_ref().map(real),
+            },
+        },
+    });
+    renamed.collect()
+}
+
 /// Gives instructions their tags. Returns for each rule whether code was met that it is about.
 fn tagged(
     recording: Recording,
@@ -192,7 +228,8 @@ fn tagged(
     modules: &Modules,
     main: &[u8],
 ) -> (Program, Vec<bool>) {
-    let rules = asked.tags();
+    let rules = real_names(asked.tags(), modules);
+    let rules = &*rules;
     let mut met = vec![false; rules.len()];
     let files = Files::new();
     let mut symbols = Symbols::new(&files, &modules.list).with_debug_limit(0);

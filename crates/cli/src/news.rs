@@ -49,7 +49,7 @@ pub(crate) fn sentence(news: &News) -> String {
         }
         News::NotAttached(identity, why) => format!("{} runs natively: {why}", name(identity)),
         News::MessagesMissing(error) => {
-            format!("messages are missing in their file: {error}; the profile has all of them")
+            format!("messages are missing: {error}; the profile has all of them")
         }
         News::NotDetached(why) => format!("it could not be detached cleanly: {why}"),
         limit => limits(limit),

@@ -13,6 +13,8 @@ use unicode_width::UnicodeWidthStr;
 /// Buffered stdout, whose lines of facts fit its columns.
 pub(crate) type Stdout = folded::Folded<BufWriter<Open>>;
 
+pub(crate) use folded::{fitted, folded};
+
 /// Stdout as it was given to this process. Rust opens `/dev/null` in the place of a closed one: what is written there is lost.
 pub(crate) struct Open(StdoutLock<'static>);
 
@@ -120,6 +122,14 @@ fn with_causes(error: &anyhow::Error) -> String {
 /// Says what went wrong, in lines that fit the terminal. When even stderr is gone there is nobody to tell.
 pub(crate) fn complain(what: &str) {
     let _ = io::stderr().write_all(said(what, &io::stderr()).as_bytes());
+}
+
+/// Has this said when Ctrl-C ends the command, in place of what was to be said before.
+pub(crate) fn last_words(what: &str) {
+    let stderr = io::stderr();
+    // A terminal shows the keys, and there may be a line of progress.
+    let begins = if stderr.is_terminal() { "\n" } else { "" };
+    trommel_host::kernel::interrupt::last_words(&format!("{begins}{}", said(what, &stderr)));
 }
 
 /// A sentence of this command, in lines that fit a stream. Each is ended.

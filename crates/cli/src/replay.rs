@@ -55,6 +55,7 @@ impl ConflictRow {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    output::last_words("interrupted before all was reported");
     let source = &args.common.source;
     let (profile, rows, _) = load::profiles(&source.file, &source.select)?.merge()?;
     let windows = profile.windows.as_ref();

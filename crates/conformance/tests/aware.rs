@@ -104,10 +104,16 @@ fn nothing_observes_between_stop_and_start() {
         let report = run(Command::new(trommel()).args(["report", "--json", &data]));
         let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
         let asked = &report["queries"]["queries"][0]["selected"][0];
-        assert_eq!(
-            report["queries"][0]["executed"], 1250,
-            "{query} {events}: {}",
-            report["queries"]
+        let executed = report["queries"][0]["executed"].as_u64().expect("a number");
+        // Of a sampled query those up to the last profiled one.
+        let least = if query.starts_with("always") {
+            1250
+        } else {
+            1200
+        };
+        assert!(
+            (least..=1250).contains(&executed),
+            "{query} {events}: {executed}"
         );
     }
 }

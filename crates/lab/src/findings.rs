@@ -207,7 +207,12 @@ pub struct Findings {
     pub claims: Vec<Claim>,
     /// Notes for the reader.
     pub notes: Vec<String>,
+    /// The reason why the claims are not judged, though there are data: too few.
+    pub weak: Option<String>,
 }
+
+/// Events of a program below which its data are no verdicts: samplers of the papers send some 4000 messages of so many.
+pub(crate) const ENOUGH: u64 = 1_000_000;
 
 impl Findings {
     /// Adds a claim. Without data its figures are means of nothing, and are not shown.
@@ -231,6 +236,27 @@ impl Findings {
         });
     }
 
+    /// Verdict of a claim in words, in parentheses where it is none.
+    pub fn verdict_of(&self, claim: &Claim) -> String {
+        match (&self.weak, claim.verdict) {
+            (None, verdict) | (_, verdict @ Verdict::NoData) => verdict.words().to_owned(),
+            (Some(_), verdict) => format!("({})", verdict.words()),
+        }
+    }
+
+    /// Notes that its data are of so many events at most.
+    pub(crate) fn is_of(&mut self, events: u64, program: Option<&str>) {
+        if events >= ENOUGH || self.claims.iter().all(|c| c.verdict == Verdict::NoData) {
+            return;
+        }
+        let of = program.map_or(String::new(), |name| format!(" of {name}"));
+        let [events, enough] = [events, ENOUGH].map(|n| crate::plot::short(n as f64));
+        self.weak = Some(format!(
+            "No verdicts, as there were only {events} events{of}: from {enough} on they are. What is in parentheses may be chance."
+        ));
+        self.notes.extend(self.weak.clone());
+    }
+
     /// Returns true if there are data: a claim is judged, or a table of an experiment without claims has a row.
     pub fn is_of_anything(&self) -> bool {
         let judged = |claim: &Claim| claim.verdict != Verdict::NoData;
@@ -250,6 +276,7 @@ impl Findings {
             "title": title,
             "claims": self.claims.iter().map(claim).collect::<Value>(),
             "notes": self.notes,
+            "weak": self.weak,
             "tables": self.tables.iter().map(Table::json).collect::<Value>(),
         })
     }

@@ -78,7 +78,7 @@ pub struct Lab<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A file or directory.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), remedy(.error))]
     Io {
         /// The path.
         path: PathBuf,
@@ -88,6 +88,17 @@ pub enum LabError {
     /// A recording in the cache.
     #[error("{0}; delete it, and it will be recorded again")]
     Stream(#[from] trommel_tuple::stream::Error),
+}
+
+/// Next steps after an error, where they are not those of any wrong path.
+fn remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; free some space there, or name another directory: `--out DIR` for results, `XDG_CACHE_HOME=DIR` for recordings"
+        }
+        _ => "",
+    }
 }
 
 impl LabError {
@@ -145,9 +156,13 @@ impl Lab<'_> {
         loop {
             let known = |needs: &[Need]| needs.iter().all(|need| read.contains(&need.feed));
             let (ready, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, n)| known(n));
-            for (experiment, _) in ready {
+            for (experiment, needs) in ready {
                 (self.progress)(experiment.name);
-                each(experiment, (experiment.run)(self, &results))?;
+                let mut found = (experiment.run)(self, &results);
+                if let Some(events) = results.events(&needs) {
+                    found.is_of(events, self.own());
+                }
+                each(experiment, found)?;
             }
             left = rest;
             let needs = left.iter().flat_map(|(_, needs)| needs);

@@ -396,9 +396,11 @@ impl Lab<'_> {
             ));
         }
         let half = path.with_extension(format!("{}.half", std::process::id()));
-        fs::write(&half, trace.encode())
-            .and_then(|()| fs::rename(&half, path))
-            .map_err(named)?;
+        let written = fs::write(&half, trace.encode()).and_then(|()| fs::rename(&half, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&half);
+        }
+        written.map_err(named)?;
         Ok(true)
     }
 }

@@ -92,6 +92,18 @@ impl Results {
         }
     }
 
+    /// Events of the longest stream of the feed that has the fewest; `None` where no streams are evaluated.
+    pub(crate) fn events(&self, needs: &[Need]) -> Option<u64> {
+        let longest = |need: &Need| {
+            let all = self
+                .evaluations
+                .iter()
+                .filter(|((_, feed), _)| *feed == need.feed);
+            all.flat_map(|(_, each)| each).map(|e| e.events).max()
+        };
+        needs.iter().filter_map(longest).min()
+    }
+
     /// The programs whose events of this feed were evaluated, in the lab's order.
     pub fn programs(&self, feed: Feed) -> Vec<&'static str> {
         let names = self.programs.iter().map(|p| p.name);

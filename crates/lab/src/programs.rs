@@ -157,8 +157,11 @@ impl Program {
         if !input.exists() {
             fs::create_dir_all(inputs)?;
             let half = inputs.join(format!(".{name}.{}", std::process::id()));
-            fs::write(&half, content())?;
-            fs::rename(&half, &input)?;
+            let made = fs::write(&half, content()).and_then(|()| fs::rename(&half, &input));
+            if made.is_err() {
+                let _ = fs::remove_file(&half);
+            }
+            made?;
         }
         let argument = |a: &&str| match *a {
             "@" => input.clone(),

@@ -115,9 +115,11 @@ impl<'a> Report<'a> {
     fn put(&mut self, name: String, content: &str) -> Result<(), LabError> {
         let path = self.dir.join(&name);
         let half = self.dir.join(format!(".{name}.{}", std::process::id()));
-        fs::write(&half, content)
-            .and_then(|()| fs::rename(&half, &path))
-            .map_err(|e| LabError::io(&path, e))?;
+        let written = fs::write(&half, content).and_then(|()| fs::rename(&half, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&half);
+        }
+        written.map_err(|e| LabError::io(&path, e))?;
         if !self.files.contains(&path) {
             self.files.push(path);
         }
@@ -217,7 +219,7 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool, left
                     "| {} | {} | **{}** |",
                     cell(claim.paper),
                     cell(&claim.ours),
-                    claim.verdict.words()
+                    found.verdict_of(claim)
                 );
             }
             for note in &found.notes {
@@ -329,7 +331,7 @@ fn section(out: &mut String, experiment: &Experiment, found: &Findings) {
                 escaped(claim.paper),
                 escaped(&claim.ours),
                 class(claim.verdict),
-                claim.verdict.words()
+                found.verdict_of(claim)
             );
         }
         out.push_str("</table>\n");

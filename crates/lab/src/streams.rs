@@ -8,10 +8,12 @@
 //! The directory is the user's alone: values may be anything that a program had in memory.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::libc;
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Tuple};
 
@@ -61,6 +63,19 @@ impl Feed {
 /// Edges are about this share of branches and calls: as much longer is their recording.
 const CALLS_BESIDE: u64 = 4;
 
+/// Errors after which no other program can be recorded either.
+const FULL: [i32; 2] = [libc::ENOSPC, libc::EDQUOT];
+
+/// Returns true if a stream has its end.
+fn is_whole(path: &Path) -> bool {
+    let Ok(mut reader) = stream::open(path) else {
+        return false;
+    };
+    let mut block = Block::default();
+    while let Ok(true) = reader.next_block(&mut block) {}
+    !matches!(reader.end(), Some(stream::End::CutShort { .. }))
+}
+
 /// Has interpreters that a command starts hash without a random seed: what they execute is the same in each run then.
 pub(crate) fn unseeded(command: &mut Command) {
     command
@@ -107,9 +122,10 @@ impl Lab<'_> {
         let half = self
             .cache
             .join(format!(".{}.{}.tstream", program.name, std::process::id()));
-        let profile = half.with_extension("data");
         let mut command = Command::new(trommel);
         unseeded(&mut command);
+        // Its words are read here.
+        command.env_remove("COLUMNS");
         if !program.is_own() {
             command.env("LC_ALL", "C").current_dir(&self.cache);
         }
@@ -125,26 +141,37 @@ impl Lab<'_> {
             ])
             .args(["--stream-limit", &wanted.to_string(), "--stream"])
             .arg(&half)
-            .arg("-o")
-            .arg(&profile)
+            // No profile is wanted, nor another place for one where this disk is full.
+            .args(["-o", "/dev/null"])
             .arg("--")
             .args(&ready.command)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output();
-        let _ = fs::remove_file(&profile);
         let done = done.map_err(|e| LabError::io(trommel, e))?;
         // A program of the user's may end with any status: the command's own are above 124.
         let ended = match program.is_own() && half.exists() {
-            true => done.status.code().is_some_and(|code| code < 125),
+            true => done.status.code().is_some_and(|code| code < 125) && is_whole(&half),
             false => done.status.success(),
         };
         if !ended {
             let _ = fs::remove_file(&half);
             let words = String::from_utf8_lossy(&done.stderr);
             let ended = format!("it ended with {}", done.status);
-            let words = words.lines().last().unwrap_or(&ended);
+            // What is said first is the cause.
+            let first = words
+                .lines()
+                .find_map(|line| line.strip_prefix("trommel: "));
+            let words = first.or(words.lines().last()).unwrap_or(&ended);
+            let full = FULL.map(io::Error::from_raw_os_error).into_iter();
+            let mut full = full.filter(|full| {
+                let error = full.to_string();
+                words.contains(error.split(" (").next().unwrap_or(&error))
+            });
+            if let Some(full) = full.next() {
+                return Err(LabError::io(&path, full));
+            }
             (self.say)(&format!(
                 "{} could not be recorded and is left out: {words}",
                 program.name

@@ -49,6 +49,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
     trommel_store::check_destination(&args.output)?;
     let _read = pipes::wait(&args.output)?;
     warn_of_twins(&args.inputs);
+    output::last_words("interrupted: nothing was written");
     let no_database = !args.inputs.iter().any(|path| path.is_dir());
     if no_database && (args.since.is_some() || args.until.is_some()) {
         bail!(

@@ -91,7 +91,44 @@ fn columns_of(word: &str) -> usize {
     columns
 }
 
-fn folded(line: &str, columns: usize) -> String {
+/// A text of several lines, of which those that are too wide go on below, a little further right.
+pub(crate) fn fitted(text: &str, columns: usize) -> String {
+    let fit = |line: &str| {
+        if columns_of(line) <= columns {
+            return line.to_owned();
+        }
+        let indent = line.len() - line.trim_start().len() + 2;
+        let mut out = String::new();
+        let mut column = 0;
+        for (n, word) in words(line).into_iter().enumerate() {
+            let wide = columns_of(word);
+            let fits = column + 1 + wide <= columns || column <= indent;
+            match (n, fits) {
+                (0, _) => {}
+                (_, true) => {
+                    out.push(' ');
+                    column += 1;
+                }
+                (_, false) => {
+                    out.push('\n');
+                    out.push_str(&" ".repeat(indent));
+                    column = indent;
+                }
+            }
+            out.push_str(word);
+            column += wide;
+        }
+        out
+    };
+    let lines: Vec<String> = text.split('\n').map(fit).collect();
+    lines.join("\n")
+}
+
+/// A line in lines of at most so many columns, if it is one of facts.
+pub(crate) fn folded(line: &str, columns: usize) -> String {
+    if !line.starts_with('#') {
+        return line.to_owned();
+    }
     if line.starts_with("# next") || line.len() > LONG || columns_of(line.trim_end()) <= columns {
         return line.to_owned();
     }
@@ -128,7 +165,15 @@ fn folded(line: &str, columns: usize) -> String {
 mod tests {
     use std::io::Write;
 
-    use super::{Folded, columns_of};
+    use super::{Folded, columns_of, fitted};
+
+    #[test]
+    fn lines_of_a_text_fit() {
+        let text = "error: one two three\n\n  tip: \x1b[1mfour\x1b[0m five six\nshort\n";
+        let wanted = "error: one\n  two three\n\n  tip: \x1b[1mfour\x1b[0m\n    five six\nshort\n";
+        assert_eq!(fitted(text, 12), wanted);
+        assert_eq!(fitted(text, usize::MAX), text);
+    }
 
     fn written(text: &str, columns: usize, at_once: usize) -> String {
         let mut out = Vec::new();

@@ -10,7 +10,6 @@ use trommel_host::serve::control::client::{Ask, ask, is_name, name_of};
 
 use super::{forecast, question};
 use crate::output::{self, grouped, printable, printable_lines};
-use crate::report::table::ended;
 
 const SCHEMA: &str = "trommel.queries/1";
 /// Titles of the numbers of a query, as the session gives them.
@@ -141,17 +140,70 @@ fn table(out: &mut impl Write, listed: &[Listed<'_>]) -> Result<()> {
         ]);
     }
     let columns = output::width(&std::io::stdout());
+    write_rows(out, &rows, columns)
+}
+
+/// Writes rows, the query below its numbers if they do not fit beside each other. Nothing is cut.
+fn write_rows(out: &mut impl Write, rows: &[[String; 8]], columns: usize) -> Result<()> {
+    const QUERY: usize = 7;
+    const INDENT: usize = 4;
     let width = |n: usize| rows.iter().map(|row| row[n].chars().count()).max();
-    let widths: Vec<usize> = (0..titles.len()).filter_map(width).collect();
-    for row in &rows {
+    let widths: Vec<usize> = (0..=QUERY).filter_map(width).collect();
+    let is_wide = widths.iter().map(|width| width + 2).sum::<usize>() > columns.saturating_add(2);
+    for row in rows {
         let mut line = String::new();
         for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
             match n {
-                0 | 1 | 7 => line.push_str(&format!("{cell:<width$}  ")),
+                QUERY if is_wide => {}
+                0 | 1 | QUERY => line.push_str(&format!("{cell:<width$}  ")),
                 _ => line.push_str(&format!("{cell:>width$}  ")),
             }
         }
-        writeln!(out, "{}", ended(line.trim_end(), columns))?;
+        let line = output::wrapped(line.trim_end(), 0, INDENT, columns);
+        writeln!(out, "{line}")?;
+        if is_wide {
+            let query = output::wrapped(&row[QUERY], INDENT, INDENT, columns);
+            writeln!(out, "{:INDENT$}{query}", "")?;
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_does_not_fit_is_below_its_numbers() {
+        let row = [
+            "stores",
+            "1",
+            "1 234 567",
+            "9",
+            "0",
+            "0",
+            "1.5 s",
+            "for opSTORE * every 64 collect pc op1",
+        ];
+        let titles = [
+            "name", "queues", "profiled", "sent", "dropped", "counted", "active", "query",
+        ];
+        let rows = [titles, row].map(|row| row.map(str::to_owned));
+        for (columns, lines) in [(usize::MAX, 2), (112, 2), (80, 4), (30, 9)] {
+            let mut out = Vec::new();
+            write_rows(&mut out, &rows, columns).expect("memory");
+            let text = String::from_utf8(out).expect("UTF-8");
+            assert_eq!(text.lines().count(), lines, "{columns}: {text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= columns),
+                "{text}"
+            );
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let words = words.join(" ");
+            assert!(
+                words.contains("1 234 567") && words.ends_with("collect pc op1"),
+                "{text}"
+            );
+        }
+    }
 }

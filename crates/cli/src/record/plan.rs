@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trommel_compress::Spec;
+use trommel_compress::{Spec, note};
 use trommel_host::ask::custom::Named;
 use trommel_host::ask::service::{Chosen, Foreign, NotChosen};
 use trommel_host::channel::tracing::Tracing;
@@ -28,6 +28,7 @@ use crate::args::{Events, ModuleSpec, RecordArgs};
 use crate::compress;
 use crate::host::{self, Options};
 use crate::inherited;
+use crate::output;
 use crate::page;
 use crate::pipes::{self, Held};
 use crate::query;
@@ -165,6 +166,9 @@ pub(super) fn of(mut args: RecordArgs) -> Result<(Plan, RecordArgs)> {
 /// Events and means that the arguments name, checked against each other.
 fn wanted(args: &RecordArgs) -> Result<Wanted> {
     let compressor = compress::parse(args.compressor.as_deref().unwrap_or("exact"))?;
+    if let Some(warning) = note(&compressor).filter(|_| !args.quiet) {
+        output::complain(&warning);
+    }
     let contexts = checks::contexts(args, &compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
     let chosen = question

@@ -23,7 +23,7 @@ use crate::args::ReportArgs;
 use crate::intervals::text::Lines;
 use crate::intervals::{self, Entry, Names, Thread};
 use crate::json::Json;
-use crate::output::{command_line, complain, grouped, printable};
+use crate::output::{command_line, complain, grouped, percent, printable};
 
 /// The schema's name. Fields may be added; none is removed or changed.
 const SCHEMA: &str = "trommel.intervals/1";
@@ -144,6 +144,28 @@ pub(super) fn without(profile: &Profile) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// The part of all events that candidates are, by kind, where an interval profiler keeps nothing else.
+pub(super) fn candidates(profile: &Profile) -> Option<String> {
+    let spec: Spec = profile.compressor.parse().ok()?;
+    spec.interval()?;
+    let kept = profile
+        .kinds
+        .iter()
+        .filter(|(_, data)| !data.counts.is_empty());
+    let kept = kept.map(|(kind, data)| {
+        let counts = data.counts.values().flatten().map(|(_, count)| *count);
+        let sum = counts.fold(0, u64::saturating_add);
+        format!("{kind} {:.1} %", percent(sum, data.seen))
+    });
+    let kept: Vec<String> = kept.collect();
+    (!kept.is_empty()).then(|| {
+        format!(
+            "{} of all events. Tables are of candidates alone, and so are their percents",
+            kept.join(", ")
+        )
+    })
 }
 
 /// Returns true if a part of the profile was asked for.

@@ -6,17 +6,17 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use trommel_compress::Spec;
-use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_profile::intervals::Intervals;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::queries::{Count, Queries, Sent, Served, Windowed};
 use trommel_profile::sampled::Sampled;
+use trommel_profile::{Module, Profile};
 use trommel_query::class::Subject;
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::pair::Word;
 use trommel_query::program::Query;
-use trommel_query::tag::Where;
+use trommel_query::tag::{Rule, Where};
 use trommel_query::{Field, Program, Rate, Sampling, image};
 use trommel_tuple::{Place, Tuple};
 
@@ -325,7 +325,7 @@ fn load(
         }
         messages(out, view, queries, &answer, top, style)?;
     }
-    for fault in faults_of_messages(&program, queries) {
+    for fault in faults_of_messages(&program, queries, &view.profile.modules) {
         writeln!(out, "# {}", printable(&fault))?;
     }
     for served in &queries.services {
@@ -335,7 +335,8 @@ fn load(
 }
 
 /// Sentences about what went wrong with queries and their services, and then what each service was given, with the compressor of the run.
-pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
+pub(crate) fn notes(queries: &Queries, profile: &Profile) -> Vec<String> {
+    let compressor = &*profile.compressor;
     let mut all = Vec::new();
     for served in &queries.services {
         let faults = faults_of_service(served).into_iter();
@@ -350,7 +351,7 @@ pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
                 all.push(format!("{dropped} messages DROPPED of: {query}"));
             }
         }
-        all.extend(faults_of_messages(&program, queries));
+        all.extend(faults_of_messages(&program, queries, &profile.modules));
     }
     let given = queries.services.iter().map(|served| {
         let given = match queries.program.is_empty() {
@@ -370,14 +371,41 @@ pub(crate) fn notes(queries: &Queries, compressor: &str) -> Vec<String> {
 }
 
 /// Messages that are not shown, and rules for tags that no code was met of.
-fn faults_of_messages(program: &Program, queries: &Queries) -> Vec<String> {
+fn faults_of_messages(program: &Program, queries: &Queries, modules: &[Module]) -> Vec<String> {
     let hidden = (queries.untabulated > 0).then(|| {
         let n = grouped(queries.untabulated);
         format!("{n} MESSAGES ARE NOT SHOWN: too many different ones; collect fewer fields, or use --messages")
     });
-    let unmet = unmet(program, queries).into_iter();
-    let unmet = unmet.map(|rule| format!("no code was met of: {rule}"));
+    let unmet = rules_unmet(program, queries);
+    let unmet = unmet.map(|of| {
+        let met = match of.place {
+            Where::Module(_)
+            | Where::Range {
+                module: Some(_), ..
+            } => met(modules),
+            Where::Symbol(_) | Where::Range { module: None, .. } => String::new(),
+        };
+        format!("no code was met of: {}{met}", rule(of))
+    });
     hidden.into_iter().chain(unmet).collect()
+}
+
+/// The names of modules that were met.
+fn met(modules: &[Module]) -> String {
+    const SHOWN: usize = 12;
+    let names = modules
+        .iter()
+        .filter(|module| module.path.starts_with(b"/"));
+    let names: Vec<_> = names
+        .filter_map(|module| module.path.rsplit(|byte| *byte == b'/').next())
+        .map(String::from_utf8_lossy)
+        .collect();
+    let more = match names.len() > SHOWN {
+        true => ", …",
+        false => "",
+    };
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    format!("; modules met: {shown}{more}")
 }
 
 /// Failures of a service, and rows that it could not keep.
@@ -489,22 +517,32 @@ fn service(
     let title = title(compressor, served);
     let given = grouped(served.messages);
     writeln!(out, "# {}", style.strong(&title))?;
+    let spec: Option<Spec> = compressor.parse().ok();
+    let length = spec.as_ref().and_then(Spec::interval);
+    let length = length.map(|interval| u64::from(interval.interval));
+    let length = length.filter(|_| is_compressor(compressor, served));
+    let all = served.rows.values().copied().fold(0, u64::saturating_add);
+    // The tables of messages have parts of all messages.
+    let of = match length.filter(|_| all > 0) {
+        None => String::new(),
+        Some(_) => format!(
+            "; candidates stand for {:.1} % of them, and percents are parts of that",
+            percent(all, served.messages)
+        ),
+    };
     match served.intervals.as_ref().map(Intervals::ended) {
         Some(ended) if ended > 0 => writeln!(
             out,
-            "#   was given {given} {what}, in {} (--per-interval shows them)",
+            "#   was given {given} {what}, in {} (--per-interval shows them){of}",
             number_of(ended, "interval")
         )?,
-        _ => writeln!(out, "#   was given {given} {what}")?,
+        _ => writeln!(out, "#   was given {given} {what}{of}")?,
     }
     for fault in faults_of_service(served) {
         writeln!(out, "#   {}", printable(&fault))?;
     }
     if served.rows.is_empty() {
-        let spec: Option<Spec> = view.profile.compressor.parse().ok();
-        let length = spec.as_ref().and_then(Spec::interval);
-        let length = length.map(|interval| u64::from(interval.interval));
-        return match length.filter(|_| is_compressor(compressor, served)) {
+        return match length {
             Some(length) if served.messages < length => {
                 writeln!(
                     out,
@@ -516,7 +554,6 @@ fn service(
             None => Ok(()),
         };
     }
-    let all = served.rows.values().copied().fold(0, u64::saturating_add);
     let titles = ["count", "%"].map(str::to_owned);
     let own = served.columns.iter().map(|title| printable(title));
     let mut table: Vec<Vec<String>> = vec![titles.iter().cloned().chain(own).collect()];
@@ -542,9 +579,12 @@ fn service(
 }
 
 fn unmet(program: &Program, queries: &Queries) -> Vec<String> {
+    rules_unmet(program, queries).map(rule).collect()
+}
+
+fn rules_unmet<'p>(program: &'p Program, queries: &Queries) -> impl Iterator<Item = &'p Rule> {
     let rules = queries.unmet.iter();
-    let rules = rules.filter_map(|n| program.tags().get(usize::from(*n)));
-    rules.map(rule).collect()
+    rules.filter_map(|n| program.tags().get(usize::from(*n)))
 }
 
 fn messages(

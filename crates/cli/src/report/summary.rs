@@ -33,7 +33,7 @@ use super::view::{Values, View};
 use super::waits;
 use crate::load;
 use crate::others::{self, Others};
-use crate::output::{self, duration, grouped, number_of, printable};
+use crate::output::{self, duration, folded, grouped, number_of, printable};
 use crate::simulate;
 
 /// Lines of a terminal of 80 columns that the end of a recording takes at most, with the files written and the next command.
@@ -135,40 +135,47 @@ impl<W: Write> Room<'_, W> {
         let rows = self.lines.saturating_sub(TITLES).min(ROWS);
         write(&mut text, rows, self.style)?;
         let text = String::from_utf8_lossy(&text);
-        let rest = text.trim_start().lines().count().saturating_sub(self.lines);
-        if rest == 0 {
-            return self.text(text.trim_start());
+        let lines = text.trim_start().lines();
+        let whole: Vec<String> = lines.map(|line| folded(line, self.style.width)).collect();
+        if lines_of(&whole) <= self.lines {
+            return self.text(&whole.join("\n"));
         }
-        let whole: Vec<&str> = text.trim_start().lines().collect();
         let shown = shortened(&whole, self.lines.saturating_sub(1));
         self.text(&shown.join("\n"))?;
-        self.text(&format!("# … and {} more lines in the report", rest + 1))
+        self.text("# … more in the report")
     }
 }
 
-/// Lines of a table, as many as there is room for. Two rows are worth more than details above them.
-fn shortened<'t>(whole: &[&'t str], room: usize) -> Vec<&'t str> {
+/// Lines that a terminal shows of some texts.
+fn lines_of(texts: &[String]) -> usize {
+    texts.iter().map(|text| text.lines().count()).sum()
+}
+
+/// Returns true if a line says what was lost, or has failed.
+fn is_fault(line: &str) -> bool {
+    ["FAILED", "DROPPED", "ARE NOT ", "WERE NOT "]
+        .iter()
+        .any(|word| line.contains(word))
+}
+
+/// Lines of a table, each maybe folded, as many as there is room for. Two rows are worth more than details above them. What failed
+/// or was lost stays.
+fn shortened(whole: &[String], room: usize) -> Vec<String> {
     const LEAST_ROWS: usize = 2;
     let mut shown = whole.to_vec();
-    while shown.len() > room {
+    while lines_of(&shown) > room {
         // Beside the titles.
         let rows = shown.iter().filter(|line| !line.starts_with('#')).count();
-        let is_rest = |line: &&str| line.starts_with("# and ");
+        let is_rest = |line: &String| line.starts_with("# and ");
         let last_row = shown.iter().rposition(|line| !line.starts_with('#'));
-        // What failed stays.
-        let is_detail = |line: &&str| line.starts_with("#   ") && !line.contains("FAILED");
+        let is_detail = |line: &String| line.starts_with("#   ") && !is_fault(line);
         let last_detail = shown.iter().rposition(is_detail);
         let left_out = match last_row.filter(|_| rows > LEAST_ROWS + 1) {
             _ if shown.last().is_some_and(is_rest) => Some(shown.len() - 1),
             Some(row) => Some(row),
             None => last_detail.or(last_row),
         };
-        match left_out {
-            Some(line) => {
-                shown.remove(line);
-            }
-            None => shown.truncate(room),
-        }
+        shown.remove(left_out.unwrap_or(shown.len() - 1));
     }
     shown
 }
@@ -416,8 +423,9 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
         .map(|reason| format!("not observed to the end: {reason}"))
         .collect();
     let asked = profile.queries.iter();
-    all.extend(asked.flat_map(|asked| queries::notes(asked, &profile.compressor)));
+    all.extend(asked.flat_map(|asked| queries::notes(asked, profile)));
     all.extend(empty(profile));
+    all.extend(intervals::candidates(profile).map(|words| format!("candidates: {words}")));
     all.extend(profile.windows.as_ref().map(sampled));
     all.extend(profile.filter.as_ref().and_then(unprofiled));
     if run.waits > 0 {
@@ -591,19 +599,88 @@ mod tests {
             " 3",
             "# and 4 more",
         ];
-        let of = |room| shortened(&whole, room).join("|");
-        assert_eq!(of(8), whole.join("|"));
-        assert_eq!(of(7), "# q|#   a|#   b| titles| 1| 2| 3");
-        assert_eq!(of(6), "# q|#   a|#   b| titles| 1| 2");
-        assert_eq!(of(5), "# q|#   a| titles| 1| 2");
-        assert_eq!(of(3), "# q| titles| 1");
-        assert_eq!(of(0), "");
-        let failed = ["# q", "#   by", "#   FAILED x", " titles", " 1", " 2"];
-        assert_eq!(
-            shortened(&failed, 4).join("|"),
-            "# q|#   FAILED x| titles| 1"
-        );
-        assert_eq!(shortened(&["# a", "# b"], 1), ["# a"]);
+        let of = |whole: &[&str], room| {
+            let whole: Vec<String> = whole.iter().map(|&line| line.to_owned()).collect();
+            shortened(&whole, room).join("|")
+        };
+        assert_eq!(of(&whole, 8), whole.join("|"));
+        assert_eq!(of(&whole, 7), "# q|#   a|#   b| titles| 1| 2| 3");
+        assert_eq!(of(&whole, 6), "# q|#   a|#   b| titles| 1| 2");
+        assert_eq!(of(&whole, 5), "# q|#   a| titles| 1| 2");
+        assert_eq!(of(&whole, 3), "# q| titles| 1");
+        assert_eq!(of(&whole, 0), "");
+        // What failed or was lost stays, also where it takes two lines.
+        for fault in ["#   FAILED x", "#   9 sent,\n#   3 DROPPED"] {
+            let whole = ["# q", "#   by", fault, " titles", " 1", " 2"];
+            let room = 3 + fault.lines().count();
+            assert_eq!(of(&whole, room), format!("# q|{fault}| titles| 1"));
+        }
+        assert_eq!(of(&["# a", "# b"], 1), "# a");
+    }
+
+    /// A line of facts that is wider than the terminal takes several lines, and what is left out is not counted: the report
+    /// has other rows.
+    #[test]
+    fn numbers_of_losses_are_never_cut() {
+        let text = "for opSTORE * always collect pc op1 op2; send 1 or drop stop;";
+        let program = trommel_query::assemble(text).expect("a query").program;
+        let acted = trommel_profile::queries::Acted {
+            sent: 123_456_789_012,
+            dropped: 234_567_890_123,
+            ..Default::default()
+        };
+        let messages = (0..9).map(|n| {
+            let sent = trommel_profile::queries::Sent {
+                words: vec![n, n, n],
+                queue: 1,
+                at: 0,
+            };
+            (sent, trommel_profile::queries::Count::default())
+        });
+        let profile = Profile {
+            queries: vec![trommel_profile::queries::Queries {
+                program: trommel_query::image::encode(&program),
+                done: vec![acted],
+                messages: messages.collect(),
+                ..Default::default()
+            }],
+            ..Profile::default()
+        };
+        for columns in [40, 60, 80] {
+            let mut text = Vec::new();
+            let style = Style {
+                width: columns,
+                ..Style::new(false)
+            };
+            let (files, lines) = (Files::new(), LINES - 2);
+            let mut view = View::new(
+                &profile,
+                load::symbols(&files, &profile),
+                Confidence::new(&profile),
+            );
+            let mut room = Room {
+                out: &mut text,
+                lines,
+                style,
+            };
+            table(&mut room, &mut view, Focus::Messages).expect("memory");
+            let text = String::from_utf8(text).expect("UTF-8");
+            assert!(text.lines().count() <= lines, "{text}");
+            assert!(text.lines().all(|line| line.width() <= columns), "{text}");
+            let words = text.replace("\n#", " ");
+            let words: Vec<&str> = words.split_whitespace().collect();
+            let words = words.join(" ");
+            assert!(
+                words.contains("123 456 789 012 sent, 234 567 890 123 DROPPED"),
+                "{text}"
+            );
+            let is_whole = text.ends_with("# and 4 more kinds of messages\n");
+            let is_cut = text.ends_with("# … more in the report\n");
+            assert!(
+                is_whole == (columns == 80) && is_cut == (columns < 80),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::coverage;
 use super::custom;
 use super::filter;
 use super::functions;
+use super::intervals;
 use super::loops;
 use super::lost;
 use super::misses;
@@ -335,7 +336,10 @@ fn totals(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
             "# {kind:<11} {events}{how} of {instructions}{messages}"
         )?;
     }
-    Ok(())
+    match intervals::candidates(profile) {
+        Some(words) => writeln!(out, "# candidates  {words}"),
+        None => Ok(()),
+    }
 }
 
 /// Returns the number of threads, and those that made most of the events; `None` when there was one.

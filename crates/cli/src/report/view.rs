@@ -19,7 +19,7 @@ use trommel_profile::filter::Filtered;
 use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
-use trommel_symbol::{Code, Location, Symbols, readable, readable_of_engine};
+use trommel_symbol::{Code, Location, Symbols, is_named, readable, readable_of_engine};
 use trommel_tuple::{Ended, Kind, ModuleId, Outcomes, Place, Tuple, Vaddr};
 
 use super::places::Places;
@@ -392,10 +392,10 @@ impl<'p> View<'p> {
     /// Returns the place of an address in the module of a path or file name; without a name, in the program itself.
     pub(crate) fn place_in(&self, name: Option<&str>, vaddr: u64) -> Option<Place> {
         let name = match name {
-            Some(name) => name.as_bytes(),
-            None => file_of(self.profile.command.first()?),
+            Some(name) => name.into(),
+            None => String::from_utf8_lossy(file_of(self.profile.command.first()?)),
         };
-        let named = |module: &&Module| module.path == name || file_of(&module.path) == name;
+        let named = |module: &&Module| is_named(&module.path, &name);
         let module = self.profile.modules.iter().find(named)?;
         Some(Place::new(module.id, Vaddr(vaddr)))
     }

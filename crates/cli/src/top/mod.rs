@@ -21,6 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use trommel_compress::note;
 use trommel_host::kernel::interrupt::{self, Guard};
 use trommel_host::serve::record::check_windows;
 use trommel_host::takeover::children::{self, Child};
@@ -121,6 +122,9 @@ fn profiler(args: &TopArgs) -> Result<Option<Profiler>> {
         return Ok(None);
     };
     let spec = compress::parse(text)?;
+    if let Some(warning) = note(&spec) {
+        output::complain(&warning);
+    }
     if spec.interval().is_none() {
         bail!(
             "-c {spec}: top shows what an interval profiler finds: name one, as in -c 'M4[10k,1%]2048' (`trommel help specs`), \

@@ -11,8 +11,18 @@ use trommel_tuple::stream::{self, Writer};
 
 /// The stream file could not be written; the profile does not need it.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the event stream: {0}")]
+#[error("cannot write the event stream: {error}{remedy}", error = .0, remedy = remedy(.0))]
 pub struct StreamError(pub io::Error);
+
+/// The next step after a failure to write, where there is one that is not obvious.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (free some space or name a file elsewhere)"
+        }
+        _ => "",
+    }
+}
 
 /// A stream file that can be written, with nothing in it changed yet: a program that does not start
 /// must not cost an earlier stream.

@@ -3,7 +3,6 @@
 //! Where the target has no events of other code at all, it is given the selected addresses ([`Selection::tell`]). The host asks of each place once
 //! more ([`Selection::has`]), and both agree.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use trommel_profile::Module;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries as shared;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::{Files, Symbols, is_named};
 use trommel_tuple::{Place, Vaddr};
 
 use crate::channel::modules::Modules;
@@ -120,16 +119,9 @@ impl Selection {
 
     /// Returns whether an address of a module is selected by its number, or with all of the module.
     fn has_cheaply(&self, at: Vaddr, module: &Module) -> bool {
-        let path = Path::new(OsStr::from_bytes(&module.path));
-        let named = |name: &str| {
-            path == Path::new(name)
-                || path
-                    .file_name()
-                    .is_some_and(|f| f.as_bytes() == name.as_bytes())
-        };
         self.wanted.iter().any(|only| match only {
             Only::Range(lo, hi) => module.path == self.main && (*lo..*hi).contains(&at),
-            Only::Name(name) => named(name),
+            Only::Name(name) => is_named(&module.path, name),
         })
     }
 

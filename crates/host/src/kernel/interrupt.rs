@@ -22,7 +22,7 @@
 use std::cell::OnceCell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -258,6 +258,41 @@ impl Guard {
     pub fn actions(&self) -> Actions {
         self.before.clone()
     }
+}
+
+/// Bytes that are said when a signal ends this process.
+static LAST_WORDS: AtomicPtr<&'static [u8]> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on `words` are written to standard error when SIGINT or SIGTERM ends this process. A signal that was ignored stays so. For
+/// commands without a [`Guard`]: the memory of words is not given back.
+pub fn last_words(words: &str) {
+    let words: &'static [u8] = Box::leak(words.to_owned().into_boxed_str()).as_bytes();
+    let first = LAST_WORDS
+        .swap(Box::leak(Box::new(words)), Ordering::SeqCst)
+        .is_null();
+    if first {
+        let handler = on_end as *const () as libc::sighandler_t;
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            if let Some((_, before)) = set(signal, &action(handler, 0))
+                && before.sa_sigaction != libc::SIG_DFL
+            {
+                set(signal, &before);
+            }
+        }
+    }
+}
+
+extern "C" fn on_end(signal: i32) {
+    // SAFETY: words that stay.
+    let words = unsafe { LAST_WORDS.load(Ordering::SeqCst).as_ref() };
+    if let Some(words) = words {
+        // SAFETY: async-signal-safe.
+        unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+    }
+    // It ends us when this handler returns.
+    set(signal, &action(libc::SIG_DFL, 0));
+    // SAFETY: async-signal-safe.
+    unsafe { libc::raise(signal) };
 }
 
 /// Stops us as a signal has stopped a child of ours, until one of the two is continued. Then both go on.

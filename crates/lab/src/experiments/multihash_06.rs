@@ -20,7 +20,7 @@ fn spec(setting: Setting) -> String {
     design(1, setting, "C0R0P0")
 }
 
-fn run(_: &Lab<'_>, results: &Results) -> Findings {
+fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let mut table = Table::new(
         "",
@@ -124,17 +124,18 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
         ),
         Verdict::when(any.then_some(!shorter.is_empty() && !longer.is_empty())),
     );
-    let gcc = changes
+    let name = lab.subject_named("gcc");
+    let subject = changes
         .iter()
-        .find(|c| c.0 == "gcc" && c.1 == SETTINGS[1])
+        .find(|c| c.0 == name && c.1 == SETTINGS[1])
         .map(|c| c.3);
     found.claim(
-        "At 1M events gcc's candidates vary by less than 35 % for half of the execution.",
+        "At 1M events candidates vary by less than 35 % for half of the execution (the paper: of gcc).",
         format!(
-            "By {} at most in half of the intervals.",
-            percent(gcc.unwrap_or(f64::NAN))
+            "{name}: by {} at most in half of the intervals.",
+            percent(subject.unwrap_or(f64::NAN))
         ),
-        Verdict::when(gcc.map(|c| c < 35.0)),
+        Verdict::when(subject.map(|c| c < 35.0)),
     );
     found.notes.push(
         "Change is 1 − |A∩B| ÷ |A∪B| of the perfect candidates A and B of neighbouring intervals."

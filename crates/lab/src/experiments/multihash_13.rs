@@ -37,7 +37,7 @@ fn series(results: &Results, program: &str, spec: &str, seeds: u64) -> Vec<f64> 
     sums
 }
 
-fn run(_: &Lab<'_>, results: &Results) -> Findings {
+fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let designs = [
         (
@@ -116,8 +116,9 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
             verdict => verdict,
         },
     );
-    let gcc = pairs().find(|(s, _)| s.0 == "gcc");
-    let means = gcc.map(|(s, m)| {
+    let name = lab.subject_named("gcc");
+    let subject = pairs().find(|(s, _)| s.0 == name);
+    let means = subject.map(|(s, m)| {
         (
             mean(s.1.iter().copied()),
             mean(m.1.iter().copied()),
@@ -126,12 +127,12 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
         )
     });
     found.claim(
-        "Especially for gcc.",
+        "Especially so for one program (the paper: gcc).",
         means.map_or(
-            "gcc has no whole interval, or is not installed.".into(),
+            format!("{name} has no whole interval, or is not installed."),
             |(s, m, sm, mm)| {
                 format!(
-                    "gcc: mean {} against {}, worst interval {} against {}.",
+                    "{name}: mean {} against {}, worst interval {} against {}.",
                     percent(m),
                     percent(s),
                     percent(mm),

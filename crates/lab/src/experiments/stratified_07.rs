@@ -13,7 +13,7 @@ use crate::plot::{Axis, Content, Figure, Line, Panel};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "stratified-7",
     paper: Paper::Stratified,
-    title: "Figure 7: gcc, error and overhead of five compressors over the run",
+    title: "Figure 7: error and overhead of five compressors over the run (the paper: of gcc)",
     needs: || needs().into_iter().map(|n: Need| n.on(&["gcc"])).collect(),
     run,
 };
@@ -211,7 +211,7 @@ fn stratified(found: &mut Findings, r: &[Point], h: &[Point]) {
         Verdict::when(Some(sooner)),
     );
     found.claim(
-        "For gcc, H[P256]2048 converges to a given accuracy about twice as fast as random sampling.",
+        "H[P256]2048 converges to a given accuracy about twice as fast as random sampling (the paper: on gcc).",
         format!(
             "The error that {R} has after {} events, {}, {H} has for good after {}: {factor:.1} times as fast (rule: 2 times or more).",
             events(Some(last(r).events)), percent(level), events(reached)
@@ -230,7 +230,7 @@ fn stratified(found: &mut Findings, r: &[Point], h: &[Point]) {
     );
     let end = last(h);
     found.claim(
-        "H[P256]2048 profiles gcc with less than 3 % error at 3.5 % overhead.",
+        "H[P256]2048 profiles with less than 3 % error at 3.5 % overhead (the paper: gcc).",
         format!(
             "{} error at {} overhead after {} events (rule: at most 3 % and 4.5 %).",
             percent(end.error),

@@ -11,7 +11,7 @@ use crate::streams::Feed;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "stratified-9",
     paper: Paper::Stratified,
-    title: "Figure 9: sensitivity to the number of counters, gcc and li",
+    title: "Figure 9: sensitivity to the number of counters (the paper: of gcc and li)",
     needs: || {
         vec![
             Need::of(Feed::Values, SIZES)

@@ -1,14 +1,10 @@
 //! A program in force in one process, and its results so far.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Active, Paid, Queries, Seen};
 use trommel_query::program::Query;
 use trommel_query::quick::Quick;
@@ -16,7 +12,7 @@ use trommel_query::tag::Where;
 use trommel_query::{Entry, Program, Sampling, image};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries as area;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::{Files, Symbols, is_named};
 
 use crate::ask::service::Tabulate;
 use crate::channel::modules::Modules;
@@ -161,7 +157,7 @@ impl Loaded {
                 (from < to).then_some(from..to)
             };
             let found: Vec<_> = match &rule.place {
-                Where::Module(name) if named(module, name) => vec![range.clone()],
+                Where::Module(name) if is_named(&module.path, name) => vec![range.clone()],
                 Where::Module(_) => Vec::new(),
                 Where::Range {
                     from,
@@ -169,7 +165,7 @@ impl Loaded {
                     module: of,
                 } => {
                     let here = match of {
-                        Some(name) => named(module, name),
+                        Some(name) => is_named(&module.path, name),
                         None => module.path == main,
                     };
                     let both = if here { inside(*from, *to) } else { None };
@@ -254,12 +250,4 @@ fn paid(program: &Program, from: &area::Queries) -> BTreeMap<u8, Paid> {
         (of != 0).then_some((query.code.start as u8, Paid { ticks, of }))
     };
     program.queries().into_iter().filter_map(of).collect()
-}
-
-fn named(module: &Module, name: &str) -> bool {
-    let path = Path::new(OsStr::from_bytes(&module.path));
-    let file = path
-        .file_name()
-        .is_some_and(|f| f.as_bytes() == name.as_bytes());
-    path == Path::new(name) || file
 }

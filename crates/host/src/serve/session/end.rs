@@ -1,5 +1,6 @@
 //! The end of processes, and of the run.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -10,6 +11,7 @@ use super::Session;
 use super::cost::{cost, cpu_with};
 use crate::channel::family::Family;
 use crate::channel::memory;
+use crate::channel::stream::remedy;
 use crate::ptrace::ended::Ended;
 use crate::serve::engine::Engine;
 use crate::serve::failure::RecordError;
@@ -120,7 +122,10 @@ impl Session<'_> {
         if let Some(messages) = &self.receivers.messages
             && let Err(error) = messages.borrow_mut().finish()
         {
-            (self.notice)(News::MessagesMissing(error.to_string()));
+            let path = self.options.messages.as_deref().unwrap_or(Path::new(""));
+            let remedy = remedy(&error);
+            let why = format!("{}: {error}{remedy}", path.display());
+            (self.notice)(News::MessagesMissing(why));
         }
         let engine = done.engine;
         let mut first = done.profile;

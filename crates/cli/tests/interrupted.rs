@@ -1,7 +1,9 @@
-//! Outputs that are named pipes: their readers are waited for, and Ctrl-C ends each wait.
+//! Ctrl-C ends each wait for the reader of a named pipe, and long commands say what they leave.
 
 #[path = "common/dir.rs"]
 mod dir;
+#[path = "common/started.rs"]
+mod started;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -125,8 +127,41 @@ fn a_reader_that_does_not_read_is_given_up_after_a_signal() {
     let mut said = String::new();
     let mut errors = command.stderr.take().expect("piped");
     errors.read_to_string(&mut said).expect("text");
-    assert!(
-        said.contains("messages are missing in their file: interrupted"),
-        "{said}"
-    );
+    assert!(said.contains("p: interrupted"), "{said}");
+}
+
+#[test]
+fn a_long_command_says_what_was_interrupted_and_what_there_is() {
+    let dir = with_pipe("long");
+    for (line, said) in [
+        (
+            "model -q q.rpa -- sleep 60",
+            "trommel: interrupted while sleep was recorded instruction by instruction: nothing was reported",
+        ),
+        (
+            "lab stratified-7 --program sleep\u{a0}60",
+            "trommel: interrupted: nothing was written yet",
+        ),
+    ] {
+        let words = line.split(' ').map(|word| word.replace('\u{a0}', " "));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
+        command.args(words).current_dir(&dir.0);
+        command.env("XDG_CACHE_HOME", dir.0.join("cache"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = command.stderr(Stdio::piped()).process_group(0).spawn();
+        let mut command = started.expect("trommel runs");
+        started::wait_for(
+            &command,
+            if line.starts_with("lab") {
+                "trommel"
+            } else {
+                "sleep"
+            },
+        );
+        assert_eq!(interrupt(&mut command, 1).signal(), Some(2), "{line}");
+        let mut words = String::new();
+        let mut errors = command.stderr.take().expect("piped");
+        errors.read_to_string(&mut words).expect("text");
+        assert!(words.contains(said), "{words}");
+    }
 }
