@@ -26,14 +26,17 @@ const PARTS: usize = 8;
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.c2c/1";
 
+/// The command that makes its recordings.
+const RECORD: &str = "trommel record -e sharing -- PROGRAM";
+
 /// Runs the command.
 pub(crate) fn run(args: &C2cArgs) -> Result<ExitCode> {
     let source = &args.common.source;
-    let (profile, rows, _) = load::profiles(&source.file, &source.select)?.merge()?;
+    let (profile, rows, _) = load::made_by(&source.file, &source.select, RECORD)?.merge()?;
     let simulated = profile.simulated.as_ref();
     let Some((simulated, sharing)) = simulated.and_then(|s| Some((s, s.sharing.as_ref()?))) else {
         bail!(
-            "{}: says nothing of lines that threads share; record them with `trommel record -e sharing -- PROGRAM`",
+            "{}: says nothing of lines that threads share; record them with `{RECORD}`",
             source.file.display()
         );
     };

@@ -41,13 +41,17 @@ pub(crate) struct Load<'p> {
     lost: f64,
 }
 
+/// The command that makes its recordings.
+const RECORD: &str = "trommel record -e latency --budget 1 -- PROGRAM";
+
 /// Runs the command.
 pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
-    let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
+    let (profile, rows, _) =
+        load::made_by(&args.source.file, &args.source.select, RECORD)?.merge()?;
     let levels = profile.windows.as_ref().and_then(|w| w.levels.as_ref());
     let Some(levels) = levels.filter(|_| profile.kinds.contains_key(&Kind::Latency)) else {
         bail!(
-            "{}: holds no latencies; record them with `trommel record -e latency --budget 1 -- PROGRAM`",
+            "{}: holds no latencies; record them with `{RECORD}`",
             args.source.file.display()
         );
     };

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use trommel_profile::Profile;
 use trommel_profile::{KindProfile, Module};
+use trommel_store::StoreError;
 use trommel_store::database::{Database, Dropped, EpochFilter, Reading, Span};
 use trommel_symbol::{Files, Placed, Symbols};
 use trommel_tuple::{ModuleId, Place};
@@ -39,6 +40,17 @@ pub(crate) struct About {
     /// Files that were left out: why.
     pub(crate) skipped: Vec<String>,
     pub(crate) dropped: Vec<Dropped>,
+}
+
+/// Reads what the arguments say, for a command that needs a recording of its own sort. Where there is none the error has the command that makes one.
+pub(crate) fn made_by(path: &Path, args: &SelectArgs, command: &str) -> Result<Loaded> {
+    profiles(path, args).map_err(|error| match error.downcast_ref() {
+        Some(StoreError::Missing { path }) => anyhow!(
+            "{}: no such file; make one with `{command}`, or name another",
+            path.display()
+        ),
+        _ => error,
+    })
 }
 
 /// Reads what the arguments say. Files of a database that cannot be read are left out, and named on stderr.

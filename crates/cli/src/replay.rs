@@ -53,15 +53,18 @@ impl ConflictRow {
     }
 }
 
+/// The command that makes its recordings.
+const RECORD: &str = "trommel record -e address --budget 1 -- PROGRAM";
+
 /// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     output::last_words("interrupted before all was reported");
     let source = &args.common.source;
-    let (profile, rows, _) = load::profiles(&source.file, &source.select)?.merge()?;
+    let (profile, rows, _) = load::made_by(&source.file, &source.select, RECORD)?.merge()?;
     let windows = profile.windows.as_ref();
     let Some(windows) = windows.filter(|_| profile.kinds.contains_key(&Kind::Address)) else {
         bail!(
-            "{}: holds no addresses; record them with `trommel record -e address --budget 1 -- PROGRAM`",
+            "{}: holds no addresses; record them with `{RECORD}`",
             source.file.display()
         );
     };

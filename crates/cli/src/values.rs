@@ -70,15 +70,19 @@ struct Candidate<'p> {
     upkeep: Option<Upkeep>,
 }
 
+/// The command that makes its recordings.
+const RECORD: &str = "trommel record -e value,call --budget 1 -- PROGRAM";
+
 /// Runs the command.
 pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
-    let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
+    let (profile, rows, _) =
+        load::made_by(&args.source.file, &args.source.select, RECORD)?.merge()?;
     if let Some(samples) = &profile.samples {
         return operands::run(args, &profile, samples, rows.len());
     }
     if !profile.kinds.contains_key(&Kind::Value) {
         bail!(
-            "{}: holds no loaded values; record them with `trommel record -e value,call --budget 1 -- PROGRAM`",
+            "{}: holds no loaded values; record them with `{RECORD}`",
             args.source.file.display()
         );
     }

@@ -372,7 +372,7 @@ fn wrong_arguments_are_explained() {
     dir.refused(
         &["record", "-o", "no/where", "--", "true"],
         1,
-        &["no/where", "does not exist", "-o"],
+        &["no/where", "does not exist", "name another file"],
     );
     dir.refused(&["record", "-o", ".", "--", "true"], 1, &["is a directory"]);
     dir.refused(&["recrod"], 2, &["recrod", "record"]);

@@ -652,7 +652,7 @@ mod tests {
                 width: columns,
                 ..Style::new(false)
             };
-            let (files, lines) = (Files::new(), LINES - 2);
+            let (files, lines) = (Files::new(), LINES - 3);
             let mut view = View::new(
                 &profile,
                 load::symbols(&files, &profile),
@@ -674,10 +674,11 @@ mod tests {
                 words.contains("123 456 789 012 sent, 234 567 890 123 DROPPED"),
                 "{text}"
             );
-            let is_whole = text.ends_with("# and 4 more kinds of messages\n");
-            let is_cut = text.ends_with("# … more in the report\n");
             assert!(
-                is_whole == (columns == 80) && is_cut == (columns < 80),
+                text.ends_with(
+                    "# … more in the report
+"
+                ),
                 "{text}"
             );
         }

@@ -10,7 +10,10 @@ use trommel_tuple::Place;
 
 use super::super::place;
 use super::super::view::View;
-use super::{Answer, answers, limits, places, sorted, unmet};
+use super::messages::{limits, places};
+use super::notes::unmet;
+use super::services::sorted;
+use super::{Answer, answers};
 use crate::json::Json;
 
 /// Writes the member `queries`, if any were put; `top` limits messages.
