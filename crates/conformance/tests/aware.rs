@@ -103,7 +103,6 @@ fn nothing_observes_between_stop_and_start() {
         assert!(told.contains("it stopped the observation itself"), "{told}");
         let report = run(Command::new(trommel()).args(["report", "--json", &data]));
         let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
-        let asked = &report["queries"]["queries"][0]["selected"][0];
         let executed = report["queries"][0]["executed"].as_u64().expect("a number");
         // Of a sampled query those up to the last profiled one.
         let least = if query.starts_with("always") {
