@@ -60,8 +60,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use args::{Arguments, Command};
+use trommel_host::kernel::clocks;
 
 fn main() -> ExitCode {
+    clocks::begin();
     let command = Arguments::command().term_width(help::columns());
     let matches = command.try_get_matches();
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {

@@ -116,3 +116,32 @@ fn a_busy_process_pays_a_part_of_its_cpu_time() {
         assert!(0.5 < percent && percent < most, "{windows}");
     }
 }
+
+/// `cargo run` executes the program that it has built: its CPU time, and that of its children, goes on as the program's.
+#[test]
+fn what_executed_trommel_is_not_paid_by_it() {
+    let dir = Dir::new("paid-before");
+    let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let script = format!("{burn}; times; exec \"$0\" record --quiet -e call -o p.data -- true");
+    let out = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_trommel")])
+        .current_dir(&dir.0)
+        .output()
+        .expect("sh runs");
+    assert!(out.status.success(), "{out:?}");
+    // Its user time, as 0m0.41s.
+    let times = String::from_utf8(out.stdout).expect("text");
+    let user = times
+        .split_whitespace()
+        .next()
+        .and_then(|t| t.strip_suffix('s'));
+    let (minutes, seconds) = user.and_then(|t| t.split_once('m')).expect("a time");
+    let [minutes, seconds] = [minutes, seconds].map(|t| t.parse::<f64>().expect("a number"));
+    let before = 60.0 * minutes + seconds;
+    let report = dir.json(&["report", "--json", "p.data"]);
+    let own = report["run"]["host_cpu_ns"].as_f64().expect("a number") / 1e9;
+    assert!(
+        own > 0.0 && own < before,
+        "{own} s of trommel, {before} s before"
+    );
+}

@@ -2,6 +2,7 @@
 // No library has these.
 #![allow(unsafe_code)]
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -21,10 +22,30 @@ pub(crate) fn own_cpu() -> Duration {
     time.map_or(Duration::ZERO, Duration::from)
 }
 
-/// CPU time of the children of this process that have ended, and of theirs.
+/// CPU times of this process and of its ended children, when the program in it began.
+static BEGAN: OnceLock<[Duration; 2]> = OnceLock::new();
+
+/// Begins to count this process's CPU time. What executed this program (`exec`) may have used some, and have had children.
+pub fn begin() {
+    BEGAN.get_or_init(|| [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(used));
+}
+
+/// CPU time of this process since it began.
+pub(crate) fn process_cpu() -> Duration {
+    let before = BEGAN.get().map_or(Duration::ZERO, |[own, _]| *own);
+    used(UsageWho::RUSAGE_SELF).saturating_sub(before)
+}
+
+/// CPU time of the children of this process that have ended since it began, and of theirs.
 pub(crate) fn ended_children_cpu() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
-    usage.map_or(Duration::ZERO, |usage| {
+    let before = BEGAN
+        .get()
+        .map_or(Duration::ZERO, |[_, children]| *children);
+    used(UsageWho::RUSAGE_CHILDREN).saturating_sub(before)
+}
+
+fn used(who: UsageWho) -> Duration {
+    getrusage(who).map_or(Duration::ZERO, |usage| {
         let of = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
         of(usage.user_time()) + of(usage.system_time())
     })

@@ -26,7 +26,7 @@
 pub mod addresses;
 pub mod bases;
 pub mod births;
-pub(crate) mod clocks;
+pub mod clocks;
 pub mod compiled;
 pub(crate) mod handle;
 pub mod inherited;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ask::custom::Custom;
+use crate::kernel::clocks;
 use crate::serve::epochs::Epochs;
 
 /// Our CPU time so far, with that of the process of a module.
@@ -25,11 +26,5 @@ pub(super) fn part(used: Duration, all: Duration) -> f64 {
 
 /// Our CPU time so far.
 pub(super) fn host_cpu() -> Duration {
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
-    usage.map_or(Duration::ZERO, |u| {
-        let t = |v: nix::sys::time::TimeVal| {
-            Duration::new(v.tv_sec() as u64, v.tv_usec() as u32 * 1000)
-        };
-        t(u.user_time()) + t(u.system_time())
-    })
+    clocks::process_cpu()
 }
