@@ -16,6 +16,9 @@ include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
 #[repr(C, align(4096))]
 struct Pages([u8; LEN]);
 
+/// Its name is what profilers show for the runtime's code in a target, which has these pages mapped.
+// SAFETY: no other symbol has this name.
+#[unsafe(export_name = "trommel_runtime")]
 static PAGES: Pages = Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin")));
 
 /// A difference from the image for the usual place.
@@ -190,6 +193,29 @@ mod tests {
         assert_eq!((name.as_str(), offset), ("_start", 1));
         assert!(SYMBOLS.iter().any(|s| s.1.contains("dispatch")));
         assert_eq!(function(u64::MAX), None);
+    }
+
+    /// A target has these pages mapped from our executable, whose symbols name them.
+    #[test]
+    fn profilers_name_the_runtime() {
+        let out = Command::new("readelf")
+            .args(["-s", "-W"])
+            .arg(std::env::current_exe().expect("a path"))
+            .output();
+        let text = String::from_utf8_lossy(&out.expect("binutils").stdout).into_owned();
+        let mut symbols = text
+            .lines()
+            .map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let named = symbols.find(|words| words.last() == Some(&"trommel_runtime"));
+        // Large sizes are hexadecimal.
+        let size = named.and_then(|words| {
+            let text = words.get(2)?;
+            match text.strip_prefix("0x") {
+                Some(digits) => usize::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            }
+        });
+        assert_eq!(size, Some(LEN.next_multiple_of(4096)));
     }
 
     #[test]
