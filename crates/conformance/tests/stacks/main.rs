@@ -220,6 +220,7 @@ fn launched(name: &str, flags: &[&str]) -> Result<(), String> {
     record(&["--"], &[&program.to_string_lossy(), TURNS], &data)?;
     let report = report(&data, &[])?;
     check(&report, &truth())?;
+    trampoline(&report)?;
     let inclusive = |name: &str| {
         let functions = report["samples"]["functions"].as_array().cloned();
         let mut functions = functions.unwrap_or_default().into_iter();
@@ -232,6 +233,33 @@ fn launched(name: &str, flags: &[&str]) -> Result<(), String> {
     match deep > 0 && deep < main && main <= total && report["run"]["status"] == 0 {
         true => Ok(()),
         false => Err(format!("inclusive: deep {deep}, main {main}, of {total}")),
+    }
+}
+
+/// A handler returns to a trampoline, whose frame is shown at its first instruction: what is before belongs to another function.
+fn trampoline(report: &Value) -> Result<(), String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let nodes = list(&report["stacks"]["nodes"]);
+    let handler = nodes.iter().find(|n| n["at"]["function"] == "handles");
+    let parent = handler.and_then(|n| n["parent"].as_u64());
+    let at = &parent
+        .and_then(|n| nodes.get(n as usize))
+        .ok_or("nothing is above the handler")?["at"];
+    let modules = list(&report["modules"]);
+    let module = modules.iter().find(|m| m["id"] == at["module"]);
+    let path = module.and_then(|m| m["path"].as_str()).unwrap_or_default();
+    let start = at["vaddr"].as_u64().unwrap_or(0);
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn"]);
+    objdump.args([
+        format!("--start-address={start}"),
+        format!("--stop-address={}", start + 9),
+    ]);
+    let code = output(objdump.arg(path))?;
+    // `rt_sigreturn` is system call 15.
+    match code.contains("$0xf,%rax") || code.contains("$0xf,%eax") {
+        true => Ok(()),
+        false => Err(format!("{path} {start:#x} is no trampoline: {code}")),
     }
 }
 

@@ -211,7 +211,11 @@ impl Process {
             if let Some(vaddr) = vaddr {
                 let vaddr = vaddr.wrapping_add(at - map.range.start);
                 rule = opened.rule(vaddr, offset, returned).or(rule);
-                if returned {
+                // A handler returns to the first instruction of the trampoline, which nothing calls.
+                let is_trampoline = rule.as_deref().is_some_and(Rule::interrupts);
+                if is_trampoline {
+                    distance = 0;
+                } else if returned {
                     let call = opened.call_before(vaddr, offset);
                     may_return_here = call.is_some();
                     distance = call.unwrap_or(1);
