@@ -1,7 +1,7 @@
 //! Events of one module in a profile, for the flow of counts through its functions.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use trommel_code::{Count, Events, FlowControl, Instruction, WaysOut, never_returns};
 use trommel_profile::confidence::Basis;
@@ -9,7 +9,7 @@ use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
-use crate::report::view::{Transfer, View};
+use crate::report::view::{Arrivals, Transfer, View};
 
 /// The events of a module.
 pub(super) struct OfModule<'v, 'p> {
@@ -17,7 +17,7 @@ pub(super) struct OfModule<'v, 'p> {
     module: ModuleId,
     ways_out: WaysOut<'v, 'p>,
     /// Recorded transfers of control by their targets in the module.
-    into: BTreeMap<u64, Vec<Transfer>>,
+    into: Rc<Arrivals>,
 }
 
 impl<'v, 'p> OfModule<'v, 'p> {
@@ -27,15 +27,7 @@ impl<'v, 'p> OfModule<'v, 'p> {
         code: &'v Code<'p>,
         functions: &'v [Range<u64>],
     ) -> Self {
-        let mut into: BTreeMap<u64, Vec<Transfer>> = BTreeMap::new();
-        for kind in [Kind::Edge, Kind::Call] {
-            let there = view.transfers(kind).into_iter();
-            for transfer in there.filter(|t| t.to.module() == module) {
-                into.entry(transfer.to.vaddr().0)
-                    .or_default()
-                    .push(transfer);
-            }
-        }
+        let into = view.arrivals(module);
         Self {
             view,
             module,
@@ -127,8 +119,9 @@ impl Events for OfModule<'_, '_> {
         let delivered = self.view.profile.deliveries.get(&self.place(at));
         let delivered = delivered.copied().unwrap_or(0);
         let mut sum = Count::of_exact(delivered.into(), None);
-        for transfer in self.into.get(&at).cloned().unwrap_or_default() {
-            let limits: Option<Limits> = self.view.limits(&transfer);
+        let into = self.into.clone();
+        for transfer in into.get(&at).into_iter().flatten() {
+            let limits: Option<Limits> = self.view.limits(transfer);
             sum = sum.plus(Count::of_events(transfer.count as f64, limits));
         }
         Some(sum)

@@ -1,7 +1,7 @@
 //! A profile in the order that reports show it: hottest first, with names.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -27,6 +27,9 @@ use crate::find;
 use crate::output::command_line;
 use crate::shown::{Addresses, short, shown};
 
+/// Branches and calls by the vaddrs in a module that they lead to, hottest first.
+pub(crate) type Arrivals = BTreeMap<u64, Vec<Transfer>>;
+
 /// A profile and the names of its places.
 pub(crate) struct View<'p> {
     pub(crate) profile: &'p Profile,
@@ -36,6 +39,8 @@ pub(crate) struct View<'p> {
     confidence: Confidence,
     /// Code of modules whose values were shown.
     code: HashMap<ModuleId, Option<Code<'p>>>,
+    /// Arrivals of modules whose functions were shown.
+    arrivals: HashMap<ModuleId, Rc<Arrivals>>,
     /// Uses of values, by the instructions that load them.
     uses: HashMap<Place, Option<Use>>,
     /// Functions that calls of a place lead to, and their parameters.
@@ -151,6 +156,7 @@ impl<'p> View<'p> {
             names: Names::new(profile),
             confidence,
             code: HashMap::new(),
+            arrivals: HashMap::new(),
             uses: HashMap::new(),
             called: HashMap::new(),
             fixed: HashMap::new(),
@@ -181,6 +187,24 @@ impl<'p> View<'p> {
         }
         all.sort_unstable_by_key(|t| (Reverse(t.count), t.from, t.to));
         all
+    }
+
+    /// The branches and calls that lead into a module. They are gathered once.
+    pub(crate) fn arrivals(&mut self, module: ModuleId) -> Rc<Arrivals> {
+        if let Some(known) = self.arrivals.get(&module) {
+            return known.clone();
+        }
+        let mut into = Arrivals::new();
+        for kind in [Kind::Edge, Kind::Call] {
+            let there = self.transfers(kind).into_iter();
+            for transfer in there.filter(|t| t.to.module() == module) {
+                let at = transfer.to.vaddr().0;
+                into.entry(at).or_default().push(transfer);
+            }
+        }
+        let into = Rc::new(into);
+        self.arrivals.insert(module, into.clone());
+        into
     }
 
     /// The instructions with values, most executed first.
