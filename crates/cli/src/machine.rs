@@ -73,7 +73,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     drop(guard);
     if !args.quiet {
         let mut text = Vec::new();
-        let focus = match stacks && !of_machine {
+        // A page that is written needs no command.
+        let focus = match stacks && !of_machine && args.html.is_none() {
             true => Focus::Contexts,
             false => Focus::Functions,
         };

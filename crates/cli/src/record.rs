@@ -78,7 +78,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     std::mem::forget(recording);
     let stream = args.stream.as_deref().filter(|_| whole);
     if let Some(focus) = shown {
-        concluded.say(stream, focus)?;
+        concluded.say(stream, focus, args.html.is_some())?;
     }
     stats?;
     if let (Some(page), Some(_)) = (&args.html, &concluded.written) {
@@ -106,10 +106,14 @@ struct Concluded {
 }
 
 impl Concluded {
-    /// Prints the summary and the next commands, with the stream's if it is whole.
-    fn say(&mut self, stream: Option<&Path>, focus: Focus) -> Result<()> {
+    /// Prints the summary and the next commands, with the stream's if it is whole. A `page` that is written needs no command.
+    fn say(&mut self, stream: Option<&Path>, focus: Focus, page: bool) -> Result<()> {
         let mut text = std::mem::take(&mut self.text);
         if let Some(written) = &self.written {
+            let focus = match page {
+                true if focus == Focus::Contexts => Focus::Functions,
+                _ => focus,
+            };
             next_steps(&mut text, &self.path, written, stream, &focus.command())?;
         }
         // In one piece, so that it does not mix with what else is written there.

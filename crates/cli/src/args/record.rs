@@ -69,6 +69,8 @@ pub(crate) struct RecordArgs {
     pub(crate) output: PathBuf,
 
     /// Also write a page for a browser, as `trommel report --html` does
+    ///
+    /// It has a flame graph with -e stack, or with -e edge,call,context.
     #[arg(
         long,
         value_name = "FILE",
