@@ -167,7 +167,7 @@ pub struct Lost {
     pub truncated: u64,
     /// Stacks that could not be followed to their end: a frame without unwind information, or memory that could not be read.
     pub broken: u64,
-    /// Calls whose node was not made, as the tree was full or too deep: they count for the node above.
+    /// Calls whose path was not kept, as the tree was full: they count for a root of their function, or for the node above.
     pub folded: u64,
 }
 

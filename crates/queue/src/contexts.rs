@@ -9,8 +9,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Nodes of a tree at most. Calls beyond count for the node above.
+/// Nodes of a tree at most.
 pub const NODES: usize = 1 << 20;
+/// Nodes that are kept for functions whose path there is no room for: [`LOOSE`]. Calls beyond count for the node above.
+pub const LOOSE_NODES: usize = 1 << 17;
 /// Places in a node that remember where a call led to.
 pub const LINKS: usize = 4;
 /// Bytes before the nodes.
@@ -31,7 +33,7 @@ pub struct Tree {
     pub used: AtomicU32,
     /// The thread's page.
     pub page: AtomicU32,
-    /// Calls for which there was no node.
+    /// Calls for which there was no node, not even a loose one.
     pub folded: AtomicU64,
     /// The thread goes on, and is counted no more.
     pub stopped: AtomicU32,
@@ -80,5 +82,7 @@ pub struct Described {
 pub const NO_PARENT: u32 = u32::MAX;
 /// The function was entered by a jump from its parent, whose frame may be gone.
 pub const TAIL: u32 = 1;
+/// A root for all calls of its function that came when there was no room for their paths.
+pub const LOOSE: u32 = 2;
 
 const _: () = assert!(NODE == 128 && DESCRIBED == 32 && size_of::<Tree>() <= TREE_HEADER);

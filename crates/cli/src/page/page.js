@@ -28,7 +28,7 @@
   const has = (key) => functions.some((f) => f[key] !== undefined);
   const columns = [
     { key: "share", title: "self %", number: true, cell: (f, td) => { td.textContent = percent(f.share); td.classList.add("share"); td.style.setProperty("--part", percent(f.share / heaviest)); } },
-    { key: "inclusive", title: "with callees %", number: true, cell: (f, td) => { td.textContent = f.inclusive === undefined ? "" : percent(f.inclusive); } },
+    { key: "inclusive", title: "with callees %", number: true, cell: (f, td) => { td.textContent = f.inclusive === undefined ? "" : (facts.paths && facts.paths.folded ? "≥" : "") + percent(f.inclusive); } },
     { key: "name", title: "function", cell: nameCell },
     { key: "self", title: "self", number: true, cell: (f, td) => {
       td.textContent = facts.unit === "nanoseconds" ? amount(f.self, facts.unit) : grouped(f.self);
@@ -111,8 +111,8 @@
         percent(node.sum / (paths.total || 1)) + (node.own ? "; itself " + percent(node.own / (paths.total || 1)) : "") +
         (node.times ? "; " + grouped(node.times) + " " + facts.paths.times : "");
     };
-    const lost = ["truncated", "broken", "folded"].filter((key) => facts.paths[key] > 0);
-    const about = amount(paths.total, unit) + (facts.off_cpu ? " of waits" : " in all") + lost.map((key) => ", " + grouped(facts.paths[key]) + " " + key).join("");
+    const lost = [["truncated", "truncated"], ["broken", "broken"], ["folded", "calls without a path"]].filter(([key]) => facts.paths[key] > 0);
+    const about = amount(paths.total, unit) + (facts.off_cpu ? " of waits" : " in all") + lost.map(([key, words]) => ", " + grouped(facts.paths[key]) + " " + words).join("");
     flame = new Flame(paths, graph, (left) => {
       get("paths-note").textContent = about + (left ? "; " + grouped(left) + " narrow boxes not drawn, zoom for these" : "");
     });

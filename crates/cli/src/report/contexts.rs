@@ -9,7 +9,7 @@ use trommel_profile::call_tree::{Basis, Cost};
 use trommel_tuple::{ModuleId, Place};
 
 use super::Shown;
-use super::table::{Table, more};
+use super::table::{Table, limited, more};
 use super::tree;
 use super::view::View;
 use crate::json::Json;
@@ -50,6 +50,13 @@ pub(super) fn cost_of(costs: &Costs, view: &mut View<'_>, start: Place) -> Optio
     costs.get(&named(view, start)).copied()
 }
 
+/// The inclusive cost of a function: a lower limit where calls have no path.
+pub(super) fn inclusive(view: &View<'_>, cost: &Cost) -> String {
+    let tree = view.profile.call_tree(Basis::Contexts);
+    let at_least = tree.is_some_and(|tree| tree.lost.folded != 0);
+    limited(cost.inclusive, at_least)
+}
+
 /// Writes the functions of call paths, most instructions first. It is for profiles with nothing else to tell what functions did.
 pub(super) fn functions(
     out: &mut impl Write,
@@ -77,7 +84,7 @@ pub(super) fn functions(
                 "{:.2}%",
                 100.0 * cost.weight.own as f64 / whole.max(1) as f64
             ),
-            grouped(cost.inclusive),
+            inclusive(view, cost),
             grouped(cost.weight.times),
             tree::name(view, &function.name),
             view.module(place),

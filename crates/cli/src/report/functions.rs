@@ -13,8 +13,9 @@ use trommel_tuple::{Kind, ModuleId};
 use super::Shown;
 use super::contexts::{self, Costs};
 use super::inlined;
+use super::nameless;
 use super::row::Row;
-use super::table::{INLINED, Table, limits_title, more, range};
+use super::table::{INLINED, Table, limited, limits_title, more, range};
 use super::view::View;
 use crate::json::Json;
 use crate::output::grouped;
@@ -174,7 +175,7 @@ fn table(view: &mut View<'_>, shown: &Shown<'_>, rows: &[&Row], whole: f64) -> T
         table.row([
             figure(&row.executed, row.at_least),
             format!("{:.2}%", 100.0 * row.executed.times / whole.max(1.0)),
-            cost.map_or_else(String::new, |cost| grouped(cost.inclusive)),
+            cost.map_or_else(String::new, |cost| contexts::inclusive(view, &cost)),
             match row.stands {
                 true => figure(&row.calls, false),
                 false => String::new(),
@@ -193,11 +194,7 @@ fn table(view: &mut View<'_>, shown: &Shown<'_>, rows: &[&Row], whole: f64) -> T
 }
 
 pub(super) fn figure(count: &Count, at_least: bool) -> String {
-    let number = grouped(count.times.round() as u64);
-    match at_least {
-        true => format!("≥{number}"),
-        false => number,
-    }
+    limited(count.times.round() as u64, at_least)
 }
 
 pub(crate) fn module(view: &View<'_>, module: ModuleId) -> String {
@@ -245,6 +242,7 @@ pub(crate) fn shown(view: &mut View<'_>, function: &Function) -> String {
     match (function.start(), function.name.is_empty()) {
         (_, false) => view.shortened(&demangle(&function.name)),
         (Some(start), true) => view.name(start),
+        (None, true) if function.module == ModuleId::ANON => nameless::JIT.to_owned(),
         (None, true) => "(outside of functions)".to_owned(),
     }
 }

@@ -13,6 +13,7 @@ mod json;
 mod loops;
 mod lost;
 mod misses;
+mod nameless;
 mod paths;
 pub(crate) mod place;
 mod places;

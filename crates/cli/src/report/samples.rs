@@ -12,6 +12,7 @@ use trommel_profile::samples::{At, Held, Machine, Operand, Samples};
 use trommel_symbol::KERNEL;
 use trommel_tuple::{ModuleId, Place};
 
+use super::nameless;
 use super::processes::{Row, cut};
 use super::stacks::{self, Inclusive, Key};
 use super::table::{Style, Table, more};
@@ -25,6 +26,9 @@ use crate::shown::{short, shown};
 const OPERANDS: usize = 3;
 /// Values shown of one operand.
 const VALUES: usize = 2;
+
+/// Name of functions of a module whose functions are not known.
+const NAMELESS: &str = "(no name)";
 
 /// Use of a general register: no floating-point number.
 pub(crate) const REGISTER: Use = Use::Unknown {
@@ -43,6 +47,13 @@ pub(crate) struct Function {
     inclusive: Option<u64>,
 }
 
+impl Function {
+    /// It stands for all functions of its module, whose names are not known.
+    fn is_nameless(&self) -> bool {
+        self.name == NAMELESS
+    }
+}
+
 /// Returns true if a module is of the kernel's: its own name or that of a loaded one, in brackets.
 fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
     let found = profile.module(module);
@@ -56,6 +67,13 @@ fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
 pub(crate) fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
     let inclusive = stacks::sampled(view.profile).map(|tree| stacks::inclusive(view, tree));
     functions_by(view, samples, stacks::key, inclusive)
+}
+
+/// Time in code generated at run time that has no names.
+pub(super) fn nameless(view: &mut View<'_>, samples: &Samples) -> f64 {
+    let all = functions(view, samples).into_iter();
+    let some = all.filter(|f| f.is_nameless() && f.module == ModuleId::ANON);
+    some.map(|f| f.sampled.executions).sum()
 }
 
 /// The same with functions that were inlined by themselves.
@@ -77,7 +95,7 @@ fn functions_by(
         .collect();
     let mut all: BTreeMap<Key, Function> = BTreeMap::new();
     let new = |key: &Key, at: Place| Function {
-        name: key.1.clone().unwrap_or_else(|| "(no name)".into()),
+        name: key.1.clone().unwrap_or_else(|| NAMELESS.into()),
         module: key.0,
         at,
         kernel: kernel.get(&key.0).copied().unwrap_or(false),
@@ -231,7 +249,7 @@ fn lines_of_processes(machine: &Machine) -> Vec<(&'static str, String)> {
         (
             "paid",
             format!(
-                "{:.2} % of that CPU time by samples ({} each), and {} CPU of trommel",
+                "{:.2} % by samples ({} each), and {} CPU of trommel",
                 100.0 * paid as f64 / busy.max(1.0),
                 duration(machine.toll),
                 duration(machine.host),
@@ -337,6 +355,7 @@ pub(super) fn tables(
         let some: Vec<&Function> = all.iter().filter(|f| f.kernel == kernel).collect();
         if !some.is_empty() {
             table_of_functions(out, view, (heading, &some), &total, top, style)?;
+            more(out, some.len(), top)?;
         }
         if !kernel {
             of_waits(out, view, top, style)?;
@@ -448,12 +467,14 @@ fn table_of_functions(
             inclusive,
             of_all,
             grouped(function.sampled.samples),
-            view.shortened(&function.name),
+            match function.is_nameless() && function.module == ModuleId::ANON {
+                true => nameless::JIT.to_owned(),
+                false => view.shortened(&function.name),
+            },
             view.module(function.at),
         ]);
     }
-    table.write(out, style)?;
-    more(out, some.len(), top)
+    table.write(out, style)
 }
 
 /// Returns where programs enter the kernel, most time first.

@@ -24,11 +24,13 @@ use super::functions;
 use super::intervals;
 use super::lost;
 use super::misses;
+use super::nameless;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
 use super::table::{Style, Table, ended, limits_title};
 use super::text;
+use super::tree;
 use super::view::{Values, View};
 use super::waits;
 use crate::load;
@@ -253,6 +255,9 @@ fn table(room: &mut Room<'_, impl Write>, view: &mut View<'_>, focus: Focus) -> 
     if focus.is_none()
         && let Some(program) = view.program()
     {
+        if let Some(note) = nameless::of_program(view.profile, &program) {
+            room.note(&note, TITLES + 2)?;
+        }
         return room.table(|out, rows, style| {
             functions::summary(out, view, &Shown::summary(Some(&program), rows, style))
         });
@@ -331,6 +336,9 @@ pub(crate) fn of_machine(
             room.note(&format!("off-cpu: {}", waits::line(tree)), TITLES + 2)?;
         }
         return room.table(|out, rows, style| waits::table(out, &mut view, rows, style).map(drop));
+    }
+    if let Some(note) = nameless::of_samples(&mut view, found) {
+        room.note(&note, TITLES + 2)?;
     }
     room.table(|out, rows, style| samples::summary(out, &mut view, found, rows, style))
 }
@@ -426,6 +434,12 @@ fn notes(profile: &Profile, rows: &[Row]) -> Vec<String> {
     all.extend(asked.flat_map(|asked| queries::notes(asked, profile)));
     all.extend(empty(profile));
     all.extend(intervals::candidates(profile).map(|words| format!("candidates: {words}")));
+    all.extend(
+        profile
+            .call_tree(Basis::Contexts)
+            .map(tree::lacks)
+            .unwrap_or_default(),
+    );
     all.extend(profile.windows.as_ref().map(sampled));
     all.extend(profile.filter.as_ref().and_then(unprofiled));
     if run.waits > 0 {

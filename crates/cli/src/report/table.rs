@@ -125,6 +125,14 @@ fn rounded(number: f64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
+/// A number, or a lower limit.
+pub(super) fn limited(number: u64, at_least: bool) -> String {
+    match at_least {
+        true => format!("≥{}", grouped(number)),
+        false => grouped(number),
+    }
+}
+
 /// Writes the number of entries that are not shown.
 pub(crate) fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<()> {
     match all.checked_sub(top).filter(|n| *n > 0) {

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use trommel_code::Program;
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::call_tree::Basis;
 use trommel_profile::{KindProfile, Profile, Sum, Thread};
@@ -22,11 +23,13 @@ use super::intervals;
 use super::loops;
 use super::lost;
 use super::misses;
+use super::nameless;
 use super::paths;
 use super::processes;
 use super::queries;
 use super::samples;
 use super::table::{Style, Table, VALUES_IN_ROW, limits_title, more, range, title};
+use super::tree;
 use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{self, command_line, duration, grouped, number_of, percent, printable, times};
@@ -65,7 +68,7 @@ pub(super) fn write(
     }
     results(out, view, shown)?;
     processes_of(out, shown)?;
-    problems(out, view)?;
+    problems(out, view, shown.program)?;
     writeln!(
         out,
         "\n# more        trommel report --by line|loop|module|process, -e edge, -e call"
@@ -94,7 +97,7 @@ pub(super) fn write_events(
     if let Some(samples) = &view.profile.samples {
         samples::header(out, view, samples, style)?;
         let hot = samples::tables(out, view, samples, rows, top, style)?;
-        problems(out, view)?;
+        problems(out, view, shown.program)?;
         if let Some(command) = view.next(file, hot.into_iter()) {
             writeln!(out, "\n# next        {}", printable(&command))?;
         }
@@ -115,7 +118,7 @@ pub(super) fn write_events(
         events(out, view, kind, shown)?;
     }
     results(out, view, shown)?;
-    problems(out, view)?;
+    problems(out, view, shown.program)?;
     next(out, view, file)?;
     out.flush()
 }
@@ -130,6 +133,14 @@ pub(crate) fn start(out: &mut impl Write, view: &mut View<'_>, style: Style) -> 
     }
     if view.has_limits() && !is_of_queries(view.profile) {
         writeln!(out, "# limits      {}", view.about_limits())?;
+    }
+    for line in view
+        .profile
+        .call_tree(Basis::Contexts)
+        .map(tree::lacks)
+        .unwrap_or_default()
+    {
+        writeln!(out, "# contexts    {line}")?;
     }
     Ok(())
 }
@@ -524,8 +535,22 @@ pub(super) fn value_row(
 }
 
 /// Modules whose names could not be read, for those that were asked about.
-fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
-    for module in &view.profile.modules {
+fn problems(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    program: Option<&Program>,
+) -> io::Result<()> {
+    let profile = view.profile;
+    let nameless = match (&profile.samples, program) {
+        (Some(samples), _) => nameless::of_samples(view, samples),
+        (None, Some(program)) => nameless::of_program(profile, program),
+        (None, None) => None,
+    };
+    let stripped = program.and_then(|program| nameless::stripped(view, program));
+    for line in nameless.into_iter().chain(stripped) {
+        writeln!(out, "# no names: {line}")?;
+    }
+    for module in &profile.modules {
         if module.path.first() == Some(&b'/')
             && let Some(problem) = view.problem(module.id)
         {

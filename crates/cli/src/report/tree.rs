@@ -109,6 +109,14 @@ fn hottest(paths: &CallPaths<'_>, inclusive: &[u64], top: usize) -> Vec<(usize, 
 
 /// Says what a tree lacks.
 fn lost(out: &mut impl Write, tree: &CallTree) -> io::Result<()> {
+    for line in lacks(tree) {
+        writeln!(out, "# {line}")?;
+    }
+    Ok(())
+}
+
+/// Sentences about what a tree lacks.
+pub(super) fn lacks(tree: &CallTree) -> Vec<String> {
     let lost = tree.lost;
     let truncated = match tree.basis {
         Basis::Contexts => "threads were not counted to their end: more than 64 ran at a time",
@@ -116,22 +124,20 @@ fn lost(out: &mut impl Write, tree: &CallTree) -> io::Result<()> {
             "stacks were longer than what was looked at, and lack their beginning"
         }
     };
-    for (number, words) in [
+    let all = [
         (
             lost.folded,
-            "calls count for their callers: there was no memory for more nodes",
+            "calls have no path, as memory for paths is full; ≥ marks lower limits",
         ),
         (lost.truncated, truncated),
         (
             lost.broken,
             "stacks could not be followed to their beginning",
         ),
-    ] {
-        if number != 0 {
-            writeln!(out, "# {} {words}", grouped(number))?;
-        }
-    }
-    Ok(())
+    ];
+    let lost = all.into_iter().filter(|(number, _)| *number != 0);
+    lost.map(|(number, words)| format!("{} {words}", grouped(number)))
+        .collect()
 }
 
 /// The member `nodes` of a tree, each after its parent. `frame` writes the members of its frame; `names` are those of its weights and of its

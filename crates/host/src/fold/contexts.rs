@@ -41,7 +41,11 @@ impl Contexts {
 
     /// Adds a tree, whose frames are known.
     fn add(&mut self, nodes: &[ContextNode], frames: &[Frame], folded: u64) {
-        self.tree.lost.folded = self.tree.lost.folded.saturating_add(folded);
+        let loose = nodes.iter().filter(|n| n.loose).map(|n| n.calls);
+        self.tree.lost.folded = loose.fold(
+            self.tree.lost.folded.saturating_add(folded),
+            u64::saturating_add,
+        );
         let mut counts: Vec<bool> = nodes.iter().map(|n| n.calls != 0 || n.own != 0).collect();
         for (number, node) in nodes.iter().enumerate().rev() {
             if let Some(parent) = node.parent.filter(|_| counts[number]) {

@@ -27,7 +27,8 @@
 //! * A frame of a stack pointer is the last call that stored a return address there. So a return from there ends that call, whatever the address is
 //!   by now (`_Unwind_RaiseException` changes it).
 //! * Frames of one stack have decreasing stack pointers. So those that a `longjmp` gives up are a tail of them.
-//! * Memory that is full costs detail and no count: a call without a node counts for the node above, and is counted as folded.
+//! * Memory that is full costs detail and no count. Where a path has no room, the function goes on in a *loose* node: a root of its own for all such
+//!   calls. What it calls is loose too. So a function's instructions stay its own, and generated code remembers these calls as others.
 #![allow(unsafe_code)] // reason: nodes are in shared memory.
 
 use alloc::boxed::Box;
@@ -36,7 +37,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_queue::contexts::{
-    DESCRIBED_OFFSET, Described, LINKS, NO_PARENT, NODES, Node, TAIL, TREE_HEADER, Tree,
+    DESCRIBED_OFFSET, Described, LINKS, LOOSE, LOOSE_NODES, NO_PARENT, NODES, Node, TAIL,
+    TREE_HEADER, Tree,
 };
 
 use super::links::{self, Links};
@@ -340,19 +342,20 @@ impl Follow {
         let often = u32::from(last.is_some()).saturating_add(same.count() as u32);
         let child = match last.filter(|_| often >= self.depth) {
             Some(last) => last,
+            None if self.used as usize >= NODES - LOOSE_NODES => return self.root(at, LOOSE),
             None => self.make(parent, call.0, at.0, flags)?,
         };
         self.children.insert(key, child);
         Some(child)
     }
 
-    /// A root, for what nothing calls.
-    fn root(&mut self, at: AppPc) -> Option<u32> {
-        let key = (NO_PARENT, 0, at.0);
+    /// A root: for what nothing calls, or for calls whose paths have no room.
+    fn root(&mut self, at: AppPc, flags: u32) -> Option<u32> {
+        let key = (NO_PARENT, flags.into(), at.0);
         if let Some(&root) = self.children.get(&key) {
             return Some(root);
         }
-        let root = self.make(NO_PARENT, 0, at.0, 0)?;
+        let root = self.make(NO_PARENT, 0, at.0, flags)?;
         self.children.insert(key, root);
         Some(root)
     }
@@ -610,7 +613,7 @@ impl Follow {
         self.leave_stack(now);
         self.base = arrival.sp;
         now.last = self.frames;
-        let root = self.root(arrival.entry());
+        let root = self.root(arrival.entry(), 0);
         self.go_to(now, root, true);
     }
 
@@ -619,7 +622,7 @@ impl Follow {
         let index = self.top(now) + 1;
         self.put(index, Frame { sp, node: now.node });
         now.last = self.frames + index as u64 * FRAME;
-        let root = self.root(handler);
+        let root = self.root(handler, 0);
         self.go_to(now, root, true);
     }
 
@@ -679,5 +682,70 @@ impl Follow {
             frame.node = frame.node.wrapping_add(moved);
         }
         now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sys;
+    use crate::observe::links::LINKS_BYTES;
+    use trommel_queue::contexts::TREE_BYTES;
+
+    /// A thread's memory.
+    fn begun() -> (Follow, Now) {
+        let memory = |bytes| sys::anonymous(bytes).expect("memory");
+        let (tree, frames) = (memory(TREE_BYTES), memory(FRAME as usize * 64));
+        // SAFETY: fresh memory, of which no more frames are used.
+        unsafe {
+            let links = Links::new(memory(LINKS_BYTES));
+            Follow::begin(tree, (frames, links), 0, 1, 1 << 40)
+        }
+    }
+
+    /// The parent, the calls and the flags of the node that a call leads to.
+    fn called(follow: &mut Follow, from: Now, site: u32, to: u64) -> (Now, Option<u32>, u64, u32) {
+        let change = Change {
+            number: site,
+            sort: Sort::Call,
+            at: AppPc(0x1000 + u64::from(site)),
+            to: AppPc(to),
+            function: AppPc(0x1000),
+        };
+        let mut now = from;
+        follow.call(&mut now, &change, AppPc(to));
+        let node = follow.number(now.node);
+        let flags = follow.described(node).flags.load(Relaxed);
+        let calls = follow.node(node).calls.load(Relaxed);
+        (now, follow.parent(node), calls, flags)
+    }
+
+    #[test]
+    fn calls_without_room_for_their_path_count_for_their_functions() {
+        const SITES: u32 = (NODES - LOOSE_NODES) as u32 - 1;
+        let (mut follow, root) = begun();
+        let mut last = root;
+        for site in 1..=SITES {
+            let (now, parent, calls, flags) = called(&mut follow, root, site, 0x2000);
+            assert_eq!((parent, calls, flags), (Some(0), 1, 0), "{site}");
+            last = now;
+        }
+        // From here on there is one node for a function, whoever calls it.
+        let (first, parent, calls, flags) = called(&mut follow, root, SITES + 1, 0x3000);
+        assert_eq!((parent, calls, flags), (None, 1, LOOSE));
+        let (second, _, calls, _) = called(&mut follow, last, SITES + 2, 0x3000);
+        assert_eq!((second, calls), (first, 2));
+        // That is remembered as other calls are.
+        let link = &follow.node(0).links[(SITES + 1) as usize % LINKS];
+        assert_eq!(link.node.load(Relaxed), first.node);
+        // Recursion stays in it, and what it calls is loose too.
+        assert_eq!(called(&mut follow, first, SITES + 3, 0x3000).0, first);
+        let (below, parent, _, flags) = called(&mut follow, first, SITES + 4, 0x4000);
+        assert_eq!((parent, flags), (None, LOOSE));
+        assert_ne!(below, first);
+        // Paths made before stay.
+        let (again, parent, calls, _) = called(&mut follow, root, SITES, 0x2000);
+        assert_eq!((again, parent, calls), (last, Some(0), 2));
+        assert_eq!(follow.head().folded.load(Relaxed), 0);
     }
 }

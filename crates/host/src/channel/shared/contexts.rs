@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use trommel_queue::contexts::{
-    DESCRIBED_OFFSET, Described, NO_PARENT, NODES, Node, TAIL, TREE_BYTES, TREE_HEADER, Tree,
+    DESCRIBED_OFFSET, Described, LOOSE, NO_PARENT, NODES, Node, TAIL, TREE_BYTES, TREE_HEADER, Tree,
 };
 use trommel_queue::dict::TargetPc;
 use trommel_queue::thread_page::ThreadPage;
@@ -25,6 +25,8 @@ pub struct ContextNode {
     pub call: Option<TargetPc>,
     /// It was entered by a jump.
     pub tail: bool,
+    /// It stands for calls whose paths had no room.
+    pub loose: bool,
     /// Calls, and instructions of its own.
     pub calls: u64,
     /// Instructions of its own.
@@ -89,6 +91,7 @@ impl Shared {
                 at: pc(word(described, offset_of!(Described, at))),
                 call: pc(word(described, offset_of!(Described, call))),
                 tail: flags as u32 & TAIL != 0,
+                loose: flags as u32 & LOOSE != 0,
                 calls: word(node, offset_of!(Node, calls)),
                 own: word(node, offset_of!(Node, instructions)),
             });
