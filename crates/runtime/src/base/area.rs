@@ -192,6 +192,8 @@ pub struct Context {
     pub links: u64,
     /// Address of the entry that is looked at.
     pub link: u64,
+    /// The x87 unit's environment before an instruction that stores 16 bits of an address of it, as `fnstenv` stores it.
+    pub x87: [u32; 7],
     /// Target of an indirect branch that may change the calling context.
     pub followed: u64,
     /// Not 0 if something was seen before an instruction, and is to be seen after it: by place of the query program.

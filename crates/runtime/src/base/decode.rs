@@ -158,6 +158,8 @@ pub struct Insn {
     pub rip_disp: u8,
     /// True if the instruction stores the address of the last x87 instruction.
     pub stores_x87: bool,
+    /// True if it stores 16 bits of that.
+    pub short_x87: bool,
 }
 
 impl Insn {
@@ -173,6 +175,7 @@ impl Insn {
             len: 0,
             rip_disp: 0,
             stores_x87: false,
+            short_x87: false,
         }
     }
 

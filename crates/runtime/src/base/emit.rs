@@ -197,6 +197,12 @@ impl<'a> Code<'a> {
         self.u32(imm);
     }
 
+    /// `fnstenv gs:[slot]`, and `fldcw gs:[slot]`, as the first masks all exceptions.
+    pub fn keep_x87(&mut self, slot: GsOffset) {
+        self.raw_u32::<4, 8>([0x65, 0xd9, 0x34, 0x25], slot.0);
+        self.raw_u32::<4, 8>([0x65, 0xd9, 0x2c, 0x25], slot.0);
+    }
+
     /// `jmp gs:[slot]`
     #[inline]
     pub fn jmp_gs(&mut self, slot: GsOffset) {

@@ -17,7 +17,8 @@
 //! * Memory and code may be gone when the dispatcher looks: both are read, and written, as what may not be there.
 //!
 //! Where code went while the thread was held in a system call, no address is known: the record says 0, as that of an
-//! initialised unit does. A record of 32 bits is completed by the unit's own, where that still has it.
+//! initialised unit does. A record of 32 bits is completed by the unit's own, where that still has it. Right before one of 16 bits is
+//! stored, generated code keeps one of 32 bits in the thread's area, to complete that.
 //!
 //! [`Way::Stored`]: crate::cache::Way::Stored
 #![allow(unsafe_code)] // reason: the app's memory, and assembly.
@@ -34,6 +35,8 @@ use crate::engine::state::Runtime;
 
 /// Offset of the address in a legacy area.
 const LAST: usize = 8;
+/// Index of 32 bits of it in an environment.
+const LAST_WORD: usize = 3;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
@@ -77,18 +80,28 @@ impl Runtime {
             return;
         }
         let to = address(&operand, &context.regs).wrapping_add(layout.offset);
-        let stored = peek(to, layout.bytes);
-        let Some(app) = stored.and_then(|stored| self.own_of(stored, layout.bytes)) else {
+        let Some(mut stored) = peek(to, layout.bytes) else {
+            return;
+        };
+        if layout.bytes == 2 {
+            let kept = context.x87[LAST_WORD];
+            if kept as u16 != stored as u16 {
+                return;
+            }
+            stored = kept.into();
+        }
+        let Some(app) = self.own_of(stored, layout.bytes) else {
             return;
         };
         self.open_all(Range {
             start: to,
             end: to + layout.bytes,
         });
-        for half in 0..layout.bytes / 4 {
-            let word = app.0 >> (32 * half);
+        let at_once = layout.bytes.min(4);
+        for part in 0..layout.bytes / at_once {
+            let word = app.0 >> (32 * part);
             // SAFETY: the app has just written there. A word to read from.
-            unsafe { arch::poke(to + 4 * half, 4, &raw const word) };
+            unsafe { arch::poke(to + 4 * part, at_once, &raw const word) };
         }
     }
 
@@ -164,9 +177,8 @@ fn peek(at: u64, bytes: u64) -> Option<u64> {
     (there != 0).then_some(value)
 }
 
-/// Decodes the instruction at `pc` that ends at `end`, if it stores the record. 16-bit records are too short to hold an address.
+/// Decodes the instruction at `pc` that ends at `end`, if it stores the record.
 fn stored_by(pc: AppPc, end: AppPc) -> Option<(Insn, Layout)> {
-    const SHORT: u8 = 0x66;
     const WIDE: u8 = 0x48;
     const XSAVEC: u8 = 0xc7;
     const FXSAVE: u8 = 0;
@@ -198,7 +210,11 @@ fn stored_by(pc: AppPc, end: AppPc) -> Option<(Insn, Layout)> {
             },
             selected: rest[1] == XSAVEC || (rest[2] >> 3) & 7 != FXSAVE,
         },
-        _ if prefixes.contains(&SHORT) => return None,
+        _ if insn.short_x87 => Layout {
+            offset: 6,
+            bytes: 2,
+            selected: false,
+        },
         _ => Layout {
             offset: 12,
             bytes: 4,

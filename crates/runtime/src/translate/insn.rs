@@ -17,6 +17,7 @@ use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
 use crate::cache::{Spilled, Step};
 use crate::channel::dictionary::DictionaryFull;
+use crate::slot;
 
 /// The two sides of a transfer as events: that of the main line, and the other.
 type Sides = (Option<Event>, Option<Event>);
@@ -136,6 +137,9 @@ impl Translator {
         if !at.probed {
             let next = (!at.last).then(|| &walk.insns[at.n + 1]);
             self.room_for_pair(insn, next);
+        }
+        if insn.short_x87 {
+            self.job.code.keep_x87(slot!(x87));
         }
         // A gap is in the step of what follows it: after what is before, that is at a boundary.
         let gap = self.job.code.here() != from_here;

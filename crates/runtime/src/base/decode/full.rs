@@ -40,6 +40,7 @@ pub(super) fn decode(code: &[u8], pc: AppPc) -> Insn {
         len: i.len() as u8,
         rip_disp,
         stores_x87: stores_x87(&i),
+        short_x87: matches!(i.code(), Code::Fnstenv_m14byte | Code::Fnsave_m94byte),
     }
 }
 

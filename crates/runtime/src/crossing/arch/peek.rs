@@ -103,6 +103,7 @@ pub unsafe extern "C" fn is_same(there: u64, kept: *const u8, len: u64) -> u64 {
 ///
 /// * 64: eight words, the last one after the others, and before all that follows.
 /// * 4: a word of 32 bits, before all that follows.
+/// * 2: one of 16 bits, likewise.
 /// * 8: adds the word to the one that is there.
 ///
 /// # Safety
@@ -115,10 +116,15 @@ pub unsafe extern "C" fn poke(to: u64, what: u64, from: *const u64) -> u64 {
         "je 64f",
         "cmp esi, 4",
         "je 4f",
+        "cmp esi, 2",
+        "je 2f",
         "lock add [rdi], rax",
         "jmp 9f",
         "4:",
         "xchg [rdi], eax",
+        "jmp 9f",
+        "2:",
+        "xchg [rdi], ax",
         "jmp 9f",
         "64:",
         "mov [rdi], rax",
