@@ -6,8 +6,9 @@ use trommel_profile::confidence::Confidence;
 use trommel_profile::limits::Limits;
 use trommel_profile::queries::{Count, Queries, Sent};
 use trommel_profile::sampled::Sampled;
+use trommel_query::class::Subject;
 use trommel_query::pair::Word;
-use trommel_query::{Field, Rate, Sampling};
+use trommel_query::{Entry, Field, Rate, Sampling};
 use trommel_tuple::{Place, Tuple};
 
 use super::super::table::{LIMITS, SECOND_SOURCE, SOURCE, Shape, Style, columns, range};
@@ -75,6 +76,9 @@ pub(super) fn messages(
         together: 1 + usize::from(answer.query.pair.is_some()),
     };
     columns(out, &rows, shape, style)?;
+    if has_pushes(answer, top) {
+        writeln!(out, "#   res2 0x0: the push of a call's return address")?;
+    }
     let more = answer.messages.len().saturating_sub(top);
     match more {
         0 => Ok(()),
@@ -142,4 +146,13 @@ pub(super) fn limits(sampling: Sampling, executions: u64) -> Option<Limits> {
 /// The limits of an estimate; `None` where no window has seen it.
 pub(super) fn limits_of(sampled: &Sampled) -> Option<Limits> {
     (sampled.samples != 0).then(|| sampled.limits())
+}
+
+/// Returns true if a row that is shown is of an event whose access has no address: that of a call.
+fn has_pushes(answer: &Answer<'_>, top: usize) -> bool {
+    let is_event = |entry: Entry| matches!(entry.subject(), Subject::Event(_));
+    let mut words = answer.query.layout().words();
+    let at = words.position(|word| word == Word::Field(Field::Res2));
+    let is_zero = |(told, _): &(&Sent, Count)| at.and_then(|at| told.words.get(at)) == Some(&0);
+    answer.query.entries.iter().any(is_event) && answer.messages.iter().take(top).any(is_zero)
 }
