@@ -278,6 +278,7 @@ fn key(way: Option<&Way>) -> String {
 /// Says if registers hold what a test expects of them.
 fn is_expected(config: &Value, lines: &[String]) -> bool {
     let is_same = |(register, value): (&String, &Value)| {
+        let register = register.to_uppercase();
         let starts = |line: &&String| line.split(' ').next() == Some(register.as_str());
         let line = lines.iter().find(starts);
         let mut words = line.into_iter().flat_map(|line| line.split(' ').skip(1));
@@ -313,7 +314,7 @@ mod tests {
     fn expected_registers_are_found() {
         let lines = ["halted", "RAX ff", "XMM1 1 2 0 0"].map(str::to_owned);
         let expects = |data: Value| is_expected(&json!({"RegData": data}), &lines);
-        assert!(expects(json!({"RAX": "0xFF", "XMM1": ["0x1", "2"]})));
+        assert!(expects(json!({"rax": "0xFF", "XMM1": ["0x1", "2"]})));
         assert!(!expects(json!({"RAX": "0xFE"})));
         assert!(!expects(json!({"RBX": "0"})));
         assert!(!is_expected(&Value::Null, &["signal 4".to_owned()]));
