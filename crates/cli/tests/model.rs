@@ -205,7 +205,7 @@ fn a_machine_of_another_size_has_other_misses() {
         );
         told["queries"][0]["counted"].as_u64().expect("counted")
     };
-    let (usual, tiny) = (misses("", "30k"), misses("second_cache = 8k/2/64\n", "30k"));
+    let (usual, tiny) = (misses("", "30k"), misses("second_cache = 1k/1/64\n", "30k"));
     assert!(tiny > usual, "{tiny} {usual}");
     assert_eq!(misses("second_cache = perfect\n", "3k"), 0);
 }
