@@ -548,7 +548,7 @@ fn problems(
     };
     let stripped = program.and_then(|program| nameless::stripped(view, program));
     for line in nameless.into_iter().chain(stripped) {
-        writeln!(out, "# no names: {line}")?;
+        writeln!(out, "# no names: {}", printable(&line))?;
     }
     for module in &profile.modules {
         if module.path.first() == Some(&b'/')
