@@ -85,7 +85,9 @@ fn main() {
         let name = variant.name.clone();
         let is_of = |names: &[&str]| names.iter().any(|of| name.starts_with(of));
         if !variant.first
-            || name.starts_with("signal_x87_record")
+            || ["signal_x87_record", "signal_own_status"]
+                .iter()
+                .any(|of| name.starts_with(of))
             || !is_of(&[&often[..], &nightly].concat())
         {
             continue;

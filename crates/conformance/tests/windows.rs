@@ -35,13 +35,14 @@ const MIXES: [&str; 2] = ["edge,call,value,type", "edge,call,type,address,latenc
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Programs that, native between windows, see what docs/limits.md names: some megabytes more where 6 MB may be locked, places that are taken,
-/// a record of the x87 unit that a window left, and system calls of the runtime's that are dispatched to the program.
-const SEE_WINDOWS: [&str; 5] = [
+/// a record of the x87 unit that a window left, the runtime's handlers while another thread is in a window, and system calls of the runtime's that are dispatched to the program.
+const SEE_WINDOWS: [&str; 6] = [
     "detached_memory@",
     "dispatch_of_calls@",
     "locked_memory@",
     "x87_record_stored@",
     "signal_x87_record@",
+    "signal_own_status@",
 ];
 
 /// Programs that CI tries, each in its first build. The nightly tier has all.
