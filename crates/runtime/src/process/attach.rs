@@ -43,7 +43,6 @@ use trommel_queue::{Control, Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
-use crate::base::blocked::Blocked;
 use crate::base::call;
 use crate::base::limits;
 use crate::base::own;
@@ -201,10 +200,6 @@ pub fn depart(thread: &Thread) {
 /// Waits, on the way to the app's own code, until the host has all threads out, if it wants that.
 pub fn wait_to_depart(thread: &Thread) {
     const NANOS: u64 = 2_000_000;
-    if thread.signals.blocked.get() == Blocked::Hidden {
-        // The app's dispositions are the kernel's while it waits. What it blocks must not come.
-        signals::block(signals::SIGSEGV);
-    }
     let attached = &thread.process.queue.control().attached;
     let parked = &thread.thread_page().parked;
     parked.store(1, SeqCst);

@@ -2,12 +2,13 @@
 #![allow(unsafe_code)] // reason: the last system call before the app's own code; frames changed in place.
 
 use crate::base::area::Context;
+use crate::base::blocked::Blocked;
 use crate::base::limits;
 use crate::base::signals::{Action, Info, Ucontext};
 use crate::base::signals::{
-    SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGTRAP, SS_DISABLE, TRAP_FLAG,
+    SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGSEGV, SIGTRAP, SS_DISABLE, TRAP_FLAG,
 };
-use crate::base::signals::{bit, is_synchronous, set_action, set_mask};
+use crate::base::signals::{bit, block, is_synchronous, set_action, set_mask};
 use crate::base::signals::{requeue, send_again};
 use crate::base::sys;
 use crate::crossing::arch;
@@ -48,6 +49,10 @@ pub(super) fn leave_blocked(
     }
     if !runtime.broken {
         runtime.leave_path(thread);
+    }
+    if thread.signals.blocked.get() == Blocked::Hidden {
+        // The app's disposition is the kernel's once the last thread has parted. One that is sent must not find it.
+        block(SIGSEGV);
     }
     runtime.part_from(thread);
     if runtime.broken {
