@@ -13,7 +13,9 @@ use trommel_tuple::stream::outlet;
 use crate::output;
 
 /// A reader of a pipe, which sees no end before this is dropped.
-pub(crate) struct Held(#[allow(dead_code, reason = "it is held")] Option<File>);
+pub(crate) struct Held {
+    _reader: Option<File>,
+}
 
 /// Waits for the reader, if the output is a named pipe.
 ///
@@ -48,5 +50,6 @@ fn wait_for(path: &Path) -> io::Result<Held> {
             "{name}: waits for somebody to read this pipe; Ctrl-C ends the wait"
         ));
     };
-    outlet::reader(path, say).map(Held)
+    let reader = outlet::reader(path, say);
+    reader.map(|_reader| Held { _reader })
 }

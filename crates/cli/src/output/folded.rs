@@ -98,27 +98,7 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
             return line.to_owned();
         }
         let indent = line.len() - line.trim_start().len() + 2;
-        let mut out = String::new();
-        let mut column = 0;
-        for (n, word) in words(line).into_iter().enumerate() {
-            let wide = columns_of(word);
-            let fits = column + 1 + wide <= columns || column <= indent;
-            match (n, fits) {
-                (0, _) => {}
-                (_, true) => {
-                    out.push(' ');
-                    column += 1;
-                }
-                (_, false) => {
-                    out.push('\n');
-                    out.push_str(&" ".repeat(indent));
-                    column = indent;
-                }
-            }
-            out.push_str(word);
-            column += wide;
-        }
-        out
+        filled(line, columns, "", indent)
     };
     let lines: Vec<String> = text.split('\n').map(fit).collect();
     lines.join("\n")
@@ -138,11 +118,16 @@ pub(crate) fn folded(line: &str, columns: usize) -> String {
         && !line[..TEXT].contains('\x1b')
         && !line[TEXT..].starts_with(' ');
     let indent = if is_fact { TEXT } else { 4 };
+    filled(line, columns, "#", indent)
+}
+
+/// Words of a line in lines of at most so many columns. Further ones begin with `mark`, and have their words from column `indent` on.
+fn filled(line: &str, columns: usize, mark: &str, indent: usize) -> String {
     let mut out = String::with_capacity(line.len() + 64);
     let mut column = 0;
     for (n, word) in words(line).into_iter().enumerate() {
         let wide = columns_of(word.trim_end_matches('\n'));
-        let fits = column + usize::from(n > 0) + wide <= columns || column <= indent;
+        let fits = column + 1 + wide <= columns || column <= indent;
         match (n, fits) {
             (0, _) => {}
             (_, true) => {
@@ -150,8 +135,9 @@ pub(crate) fn folded(line: &str, columns: usize) -> String {
                 column += 1;
             }
             (_, false) => {
-                out.push_str("\n#");
-                out.push_str(&" ".repeat(indent - 1));
+                out.push('\n');
+                out.push_str(mark);
+                out.push_str(&" ".repeat(indent - mark.len()));
                 column = indent;
             }
         }
